@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which tests this machine can run: one whose need is not met is skipped, with what is missing as the reason."""
+
+import ctypes
+import os
+from collections.abc import Callable, Iterator
+from functools import cache
+from pathlib import Path
+from typing import Final
+
+import pytest
+
+from localcloud.cloud import LocalCloud
+from localcloud.toolchain import NotSetUp, resolve
+
+BPF_MAP_CREATE: Final = 0
+BPF_MAP_TYPE_ARRAY: Final = 2
+BPF_SYSCALL: Final = {"x86_64": 321, "aarch64": 280}
+TRACER: Final = Path(__file__).resolve().parent.parent / "agent" / "gpuheap" / "tracer"
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        for marker, lacks in NEEDS.items():
+            if item.get_closest_marker(marker) and (reason := lacks()):
+                item.add_marker(pytest.mark.skip(reason=reason))
+
+
+@pytest.fixture(scope="module")
+def local_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
+    """A running cloud for the tests of one module, empty at first. Mark what uses it `cluster`."""
+    with LocalCloud(tmp_path_factory.mktemp("cloud")) as cloud:
+        yield cloud
+
+
+@cache
+def _lacks_bpf() -> str | None:
+    if os.geteuid() != 0:
+        return "needs root to load eBPF programs"
+    if not Path("/sys/kernel/btf/vmlinux").exists():
+        return "needs a kernel with BTF: there is no /sys/kernel/btf/vmlinux"
+    if not (TRACER / "gpuheap.bpf.o").exists():
+        return "needs the eBPF object: `make bpf` builds it, with clang and libbpf-dev"
+    try:
+        ctypes.CDLL("libbpf.so.1")
+    except OSError:
+        return "needs libbpf.so.1 (package libbpf1)"
+    return _bpf_refusal()
+
+
+def _bpf_refusal() -> str | None:
+    """What the kernel says to the smallest request of bpf(2); containers are often refused."""
+    libc = ctypes.CDLL(None, use_errno=True)
+    attributes = (ctypes.c_uint32 * 18)(BPF_MAP_TYPE_ARRAY, 4, 4, 1)  # type, key and value size, entries
+    number = BPF_SYSCALL.get(os.uname().machine)
+    if number is None:
+        return f"needs x86-64 or arm64, this is {os.uname().machine}"
+    descriptor = libc.syscall(number, BPF_MAP_CREATE, ctypes.byref(attributes), ctypes.sizeof(attributes))
+    if descriptor < 0:
+        return f"needs eBPF, which the kernel refuses here: {os.strerror(ctypes.get_errno())}"
+    os.close(descriptor)
+    return None
+
+
+@cache
+def _lacks_tools() -> str | None:
+    try:
+        resolve()
+    except NotSetUp as error:
+        return str(error)
+    return None
+
+
+@cache
+def _lacks_gpu() -> str | None:
+    if not Path("/dev/nvidiactl").exists():
+        return "needs an NVIDIA GPU with its driver: there is no /dev/nvidiactl"
+    try:
+        ctypes.CDLL("libcuda.so.1")
+    except OSError:
+        return "needs the NVIDIA driver's libcuda.so.1"
+    return None
+
+
+NEEDS: Final[dict[str, Callable[[], str | None]]] = {
+    "bpf": _lacks_bpf,
+    "cluster": _lacks_tools,
+    "engine": _lacks_tools,
+    "gpu": _lacks_gpu,
+}
