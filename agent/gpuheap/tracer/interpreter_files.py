@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which files are CPython interpreters, and what the kernel side must know to walk their stacks."""
+
+import os
+import re
+import shutil
+import struct
+import sys
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Final
+
+from gpuheap.stacks.cpython import DEBUG_OFFSETS_BYTES, Layout, Unsupported, layout
+from gpuheap.stacks.elf import Symbol, read
+
+from .abi import Interpreter
+from .mappings import Mapping
+
+NAME: Final = re.compile(r"^(lib)?python\d?")
+PROGRAM: Final = re.compile(r"^python3(\.\d+)?t?$")
+RUNTIME: Final = "_PyRuntime"
+VERSION: Final = "Py_Version"
+START: Final = "Py_InitializeFromConfig"
+"""Every way to start an interpreter goes through it: Py_Main, Py_Initialize, and programs that embed one."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class InterpreterFile:
+    version: tuple[int, int]
+    layout: Layout
+    start: Symbol
+    runtime: Symbol
+
+    @property
+    def start_offset(self) -> int:
+        """Where in the file the probe goes."""
+        assert self.start.offset is not None
+        return self.start.offset
+
+    def relative(self) -> Interpreter:
+        """With `runtime` as the distance from the probed function: for the probe, which knows where it is."""
+        return Interpreter(runtime=(self.runtime.address - self.start.address) % 2**64, **asdict(self.layout))
+
+    def in_process(self, mapping: Mapping) -> Interpreter | None:
+        """For a process with this mapping of the file; None if it is not the one with the start function."""
+        into = self.start_offset - mapping.offset
+        if not 0 <= into < mapping.end - mapping.start:
+            return None
+        address = mapping.start + into + self.runtime.address - self.start.address
+        return Interpreter(runtime=address, **asdict(self.layout))
+
+
+def looks_like_interpreter(path: str) -> bool:
+    """Whether a mapped file is worth opening."""
+    return bool(NAME.match(path.rpartition("/")[2]))
+
+
+def installed_interpreters(commands: Iterable[str] = ()) -> list[Path]:
+    """Interpreters that a program started from here would use: probed before anyone runs them.
+
+    Those on PATH and those of `commands` (a program, or a script that names one in its first line), and, as most are
+    small programs around a shared library, the libraries beside them.
+    """
+    programs = {
+        program.resolve()
+        for folder in os.get_exec_path()
+        for program in Path(folder).glob("python3*")
+        if PROGRAM.match(program.name)
+    }
+    programs.add(Path(sys.executable).resolve())
+    programs |= {program.resolve() for command in commands if (program := _program(command)) is not None}
+    libraries = {
+        library.resolve()
+        for program in programs
+        for library in (program.parent.parent / "lib").glob("libpython3.*.so.1.0")
+    }
+    return sorted(path for path in programs | libraries if _is_elf(path))  # pyenv's shims are scripts
+
+
+def _program(command: str) -> Path | None:
+    """What runs a command: itself, or for a script what its first line names."""
+    found = shutil.which(command)
+    if found is None:
+        return None
+    try:
+        with Path(found).open("rb") as stream:
+            head = stream.read(256)
+    except OSError:
+        return None
+    if not head.startswith(b"#!"):
+        return Path(found)
+    words = os.fsdecode(head[2:].split(b"\n", 1)[0]).split()
+    if len(words) > 1 and words[0].endswith("/env"):
+        words = words[1:]
+    named = shutil.which(words[0]) if words else None
+    return Path(named) if named else None
+
+
+def _is_elf(path: Path) -> bool:
+    try:
+        with path.open("rb") as stream:
+            return stream.read(4) == b"\x7fELF"
+    except OSError:
+        return False
+
+
+def interpreter_file(path: Path) -> InterpreterFile | None:
+    """The interpreter in this file; None if it is none. Raises NotUsable, or Unsupported for a version not known."""
+    contents = {RUNTIME: DEBUG_OFFSETS_BYTES, VERSION: 8}
+    elf = read(path, frozenset({RUNTIME, VERSION, START}), contents)
+    runtime, start = elf.symbols.get(RUNTIME), elf.symbols.get(START)
+    if runtime is None or start is None or start.offset is None:
+        return None
+    version, found = layout(_version(elf.contents.get(VERSION, b"")), elf.contents.get(RUNTIME, b""))
+    return InterpreterFile(version=version, layout=found, start=start, runtime=runtime)
+
+
+def _version(content: bytes) -> tuple[int, int] | None:
+    """PY_VERSION_HEX, as 3.11 and newer export it."""
+    if len(content) != 8:
+        return None
+    number = struct.unpack("<Q", content)[0]
+    return number >> 24 & 0xFF, number >> 16 & 0xFF
+
+
+__all__ = [
+    "InterpreterFile",
+    "Unsupported",
+    "installed_interpreters",
+    "interpreter_file",
+    "looks_like_interpreter",
+]

@@ -1,0 +1,91 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gives stacks of the kernel side their names.
+
+A stack that could not be had is one frame in angle brackets that says why.
+"""
+
+from ctypes import c_uint64
+from typing import Final
+
+from gpuheap.heap.model import Frame as NamedFrame
+from gpuheap.heap.model import FrameKind
+from gpuheap.stacks.code_objects import CodeObject, text
+
+from . import libbpf
+from .abi import LINES_BYTES, CodeEvent, Stack, StackReason
+from .process_memory import read_memory
+
+MAX_LINES_BYTES: Final = 1 << 20
+
+CUT_FRAME: Final = "<outer frames cut>"
+LOST_NAME: Final = "<name lost>"
+
+_REASONS: Final = {
+    StackReason.NO_INTERPRETER: "<native stack not captured>",
+    StackReason.NO_THREAD_STATE: "<thread without Python>",
+    StackReason.FAULT: "<Python stack not readable>",
+    StackReason.NO_ROOM: "<no room for the stack>",
+    StackReason.EMPTY: "<no Python function on the stack>",
+}
+
+
+def unknown(function: str) -> NamedFrame:
+    return NamedFrame(function=function, kind=FrameKind.UNKNOWN)
+
+
+class Names:
+    """Code objects as they were described, and the stacks made of them."""
+
+    def __init__(self, stacks_fd: int) -> None:
+        self._stacks_fd = stacks_fd
+        self._codes: dict[tuple[int, int, int], CodeObject] = {}
+        self._stacks: dict[int, tuple[NamedFrame, ...]] = {}
+        self.unnamed = 0
+        """Stacks with a frame whose description was lost."""
+
+    def describe(self, event: CodeEvent) -> None:
+        self._codes[event.image, event.code, event.generation] = CodeObject(
+            name=text(bytes(event.name), event.name_length, event.name_state),
+            file=text(bytes(event.file), event.file_length, event.file_state),
+            first_line=event.first_line,
+            lines=_lines(event),
+        )
+
+    def stack(self, image: int, key: int, missing: str | None = None) -> tuple[NamedFrame, ...]:
+        """Frames from the thread's root inwards. `missing` replaces the reason for a process without interpreter."""
+        if key < StackReason.REASONS:
+            if key == StackReason.NO_INTERPRETER and missing:
+                return (unknown(missing),)
+            return (unknown(_REASONS.get(StackReason(key), "<unknown>")),)
+        if key not in self._stacks:
+            found = libbpf.lookup(self._stacks_fd, c_uint64(key), Stack)
+            if found is None:
+                return (unknown(_REASONS[StackReason.NO_ROOM]),)
+            self._stacks[key] = self._named(image, found)
+        return self._stacks[key]
+
+    def forget(self, images: set[int], keys: set[int]) -> None:
+        self._codes = {key: code for key, code in self._codes.items() if key[0] not in images}
+        for key in keys:
+            if self._stacks.pop(key, None) is not None:
+                libbpf.delete(self._stacks_fd, c_uint64(key))
+
+    def _named(self, image: int, stack: Stack) -> tuple[NamedFrame, ...]:
+        frames = []
+        for frame in stack.frames[: stack.depth]:
+            code = self._codes.get((image, frame.code, frame.generation))
+            if code is None:
+                frames.append(unknown(LOST_NAME))
+            elif not code.is_trampoline:
+                frames.append(code.frame(frame.instruction))
+        self.unnamed += any(frame.kind is FrameKind.UNKNOWN for frame in frames)
+        if stack.truncated:
+            frames.append(unknown(CUT_FRAME))
+        return tuple(reversed(frames))
+
+
+def _lines(event: CodeEvent) -> bytes:
+    """The line table: what the event holds, and the rest from the process while it is there."""
+    kept = bytes(event.lines[: min(event.lines_bytes, LINES_BYTES)])
+    rest = min(event.lines_bytes, MAX_LINES_BYTES) - len(kept)
+    return kept + read_memory(event.tgid, event.lines_address + len(kept), rest) if rest > 0 else kept

@@ -1,0 +1,78 @@
+/* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
+/* Process images: made at the first probed call, ended by exec and by the exit of the last thread. */
+#ifndef GPUHEAP_IMAGES_BPF_H
+#define GPUHEAP_IMAGES_BPF_H
+
+#include "losses.bpf.h"
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* tgid */
+	__type(value, struct image);
+} images SEC(".maps");
+
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* tgid; the agent writes it, or the probe of an interpreter's start */
+	__type(value, struct interpreter);
+} interpreters SEC(".maps");
+
+__u32 last_image = 0;
+
+static __always_inline void tell_image(__u32 type, __u32 tgid, const struct image *image)
+{
+	struct image_event *event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
+
+	if (!event) {
+		lost(LOSS_RING_FULL);
+		return;
+	}
+	event->type = type;
+	event->tgid = tgid;
+	event->image = *image;
+	bpf_get_current_comm(event->name, sizeof(event->name));
+	bpf_ringbuf_submit(event, 0);
+}
+
+/* The id of the calling process's image, 0 when there is no room for it. */
+static __always_inline __u32 image_of(__u32 tgid)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	struct image made = {};
+	struct image *image;
+
+	image = bpf_map_lookup_elem(&images, &tgid);
+	if (image)
+		return image->id;
+	made.start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+	made.parent = BPF_CORE_READ(task, real_parent, tgid);
+	made.id = __sync_fetch_and_add(&last_image, 1) + 1;
+	if (!bpf_map_update_elem(&images, &tgid, &made, BPF_NOEXIST)) {
+		tell_image(EVENT_IMAGE, tgid, &made);
+		return made.id;
+	}
+	image = bpf_map_lookup_elem(&images, &tgid); /* another thread was first */
+	if (image)
+		return image->id;
+	lost(LOSS_IMAGES_FULL);
+	return 0;
+}
+
+static __always_inline void end_image(__u32 tgid)
+{
+	struct image *image = bpf_map_lookup_elem(&images, &tgid);
+	struct image ended;
+
+	bpf_map_delete_elem(&interpreters, &tgid);
+	if (!image)
+		return;
+	ended = *image;
+	bpf_map_delete_elem(&images, &tgid);
+	tell_image(EVENT_IMAGE_END, tgid, &ended);
+}
+
+#endif

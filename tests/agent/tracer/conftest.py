@@ -1,0 +1,94 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stand-in driver, the tracer, and programs that allocate."""
+
+import os
+import select
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuheap.heap.model import Reading, Site, Totals
+from gpuheap.tracer import Tracer
+from tests.standin.build import StandIn, build
+
+DEADLINE_SECONDS = 30
+
+
+@pytest.fixture(scope="session")
+def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
+    return build(tmp_path_factory.mktemp("driver"))
+
+
+@pytest.fixture
+def tracer(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracer]:
+    """Probes set on the stand-in before anyone maps it, as on a node where the driver is installed."""
+    monkeypatch.setenv("LD_LIBRARY_PATH", str(standin.folder))
+    with Tracer() as tracer:
+        yield tracer
+
+
+class Program:
+    """A process that prints lines and ends when its input does; the tracer is polled while it is waited for."""
+
+    def __init__(self, tracer: Tracer | None, command: list[str | Path], standin: StandIn) -> None:
+        self.tracer = tracer
+        self._process = subprocess.Popen(
+            command,
+            env={**os.environ, **standin.environment()},
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        self.pid = self._process.pid
+
+    def line(self) -> str:
+        """The next line it prints. Fails the test when none comes."""
+        assert self._process.stdout
+        end = time.monotonic() + DEADLINE_SECONDS
+        while time.monotonic() < end:
+            if select.select([self._process.stdout], [], [], 0)[0]:
+                return self._process.stdout.readline().strip()
+            if self.tracer:
+                self.tracer.poll(0.02)
+        raise AssertionError(f"pid {self.pid} printed nothing in {DEADLINE_SECONDS} s")
+
+    def go_on(self) -> None:
+        assert self._process.stdin
+        self._process.stdin.write("\n")
+        self._process.stdin.flush()
+
+    def end(self) -> int:
+        assert self._process.stdin and self._process.stdout
+        self._process.stdin.close()
+        code = self._process.wait(DEADLINE_SECONDS)
+        self._process.stdout.close()
+        return code
+
+    def kill(self) -> None:
+        self._process.kill()
+        self._process.wait(DEADLINE_SECONDS)
+
+
+@pytest.fixture
+def start(tracer: Tracer, standin: StandIn) -> Iterator[Callable[..., Program]]:
+    programs: list[Program] = []
+
+    def start(*command: str | Path) -> Program:
+        programs.append(Program(tracer, list(command), standin))
+        return programs[-1]
+
+    yield start
+    for program in programs:
+        program.kill()
+
+
+def of(reading: Reading, pid: int) -> dict[Site, Totals]:
+    return {site: totals for site, totals in reading.totals.items() if site.process.pid == pid}
+
+
+def total(sites: dict[Site, Totals]) -> Totals:
+    names = Totals.__dataclass_fields__
+    return Totals(**{name: sum(getattr(one, name) for one in sites.values()) for name in names})
