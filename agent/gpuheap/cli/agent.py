@@ -1,0 +1,55 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`gpuheap agent`: the service on a node."""
+
+import signal
+import socket
+import threading
+from typing import Annotated
+
+import typer
+
+from gpuheap import contract
+from gpuheap.node import settings as names
+from gpuheap.node.log import set_up
+from gpuheap.node.settings import AgentSettings
+
+
+def command(
+    pyroscope_url: Annotated[
+        str | None,
+        typer.Option(
+            envvar=names.PYROSCOPE_URL, help="Where profiles are pushed. Without it only metrics are served."
+        ),
+    ] = None,
+    interval: Annotated[
+        int, typer.Option(envvar=names.INTERVAL, metavar="SECONDS", help="Time between two pushes.")
+    ] = contract.DEFAULT_PUSH_INTERVAL_SECONDS,
+    metrics_address: Annotated[
+        str,
+        typer.Option(
+            envvar=names.METRICS_ADDRESS, metavar="HOST:PORT", help="/metrics, /healthz and /readyz."
+        ),
+    ] = f"0.0.0.0:{contract.DEFAULT_METRICS_PORT}",
+    node: Annotated[
+        str | None, typer.Option(envvar=names.NODE, help="The node's name in labels. Default: the host name.")
+    ] = None,
+    cluster: Annotated[str, typer.Option(envvar=names.CLUSTER, help="The cluster's name in labels.")] = "",
+) -> None:
+    """Trace every process on this machine; push profiles to Pyroscope and serve Prometheus metrics.
+
+    Ends with SIGTERM or Ctrl-C, after a last push.
+    """
+    from gpuheap.node.run import run  # what it imports, the other commands do not need
+
+    settings = AgentSettings.checked(
+        pyroscope_url=pyroscope_url,
+        interval_seconds=interval,
+        metrics_address=metrics_address,
+        node=socket.gethostname() if node is None else node,
+        cluster=cluster,
+    )
+    set_up()
+    stop = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stop.set())
+    run(settings, stop)

@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The rules of the push API are those measured on a real server: see the docstrings of the code."""
+
+from gpuheap.heap.model import Frame, Process, Site
+from gpuheap.node.pushes import Push, pushes
+from gpuheap.profile.decode import decode
+from gpuheap.profile.encode import encode
+from tests.agent.heap.values import MOMENT, PYTHON, WORKER, site
+
+
+def made(values: dict[Site, tuple[int, int, int, int]], cluster: str = "") -> list[Push]:
+    return pushes(
+        values, node="n1", cluster=cluster, time_unix_ns=MOMENT, duration_ns=15_000_000_000, notes=("n",)
+    )
+
+
+def test_each_process_is_a_series_of_its_own() -> None:
+    both = made({site("load"): (1, 10, 1, 10), site("step", process=WORKER): (2, 20, 2, 20)}, cluster="c1")
+    assert [dict(push.labels) for push in both] == [
+        {
+            "__name__": "gpu_memory",
+            "__delta__": "false",
+            "service_name": name,
+            "node": "n1",
+            "process": name,
+            "pid": pid,
+            "cluster": "c1",
+        }
+        for name, pid in (("python", "4711"), ("worker", "4712"))
+    ]
+
+
+def test_the_profile_holds_the_values_with_time_and_duration() -> None:
+    (push,) = made({site("main", "load"): (1, 10, 3, 30)})
+    profile = decode(push.pprof, name="push")
+    assert (profile.time_unix_ns, profile.duration_ns, profile.notes) == (MOMENT, 15_000_000_000, ("n",))
+    assert [(s.values, [f.function for f in s.stack], s.labels) for s in profile.samples] == [
+        ((1, 10, 3, 30), ["main", "load"], (("kind", "device"),))
+    ]
+
+
+def test_series_and_sample_labels_together_stay_below_thirty() -> None:
+    (push,) = made({site("load"): (1, 10, 1, 10)}, cluster="c1")
+    sample_labels = {name for sample in decode(push.pprof, name="x").samples for name, _ in sample.labels}
+    assert len({name for name, _ in push.labels} | sample_labels) < 30
+    assert "thread" not in sample_labels, "each thread would be a series"
+
+
+def test_threads_of_one_process_are_one_sample() -> None:
+    (push,) = made({site("load", thread_id=t): (1, 10, 1, 10) for t in range(5)})
+    assert [sample.values for sample in decode(push.pprof, name="x").samples] == [(5, 50, 5, 50)]
+
+
+def test_a_process_before_and_after_exec_is_one_push() -> None:
+    after = Process(pid=PYTHON.pid, start_ns=PYTHON.start_ns, name=PYTHON.name, generation=1)
+    (push,) = made({site("load"): (1, 10, 0, 0), site("load", process=after): (2, 20, 2, 20)})
+    assert [sample.values for sample in decode(push.pprof, name="x").samples] == [(3, 30, 2, 20)]
+
+
+def test_a_process_without_values_is_not_pushed() -> None:
+    assert made({site("load"): (0, 0, 0, 0)}) == []
+
+
+def test_a_large_profile_goes_in_parts_that_are_series_of_their_own() -> None:
+    values = {
+        Site(process=PYTHON, thread_id=1, stack=(Frame(function=f"{number:0900}"),)): (1, 10, 1, 10)
+        for number in range(5000)
+    }
+    parts = made(values)
+    assert [dict(push.labels).get("part") for push in parts] == [
+        None,
+        *(str(n) for n in range(2, len(parts) + 1)),
+    ]
+    profiles = [decode(push.pprof, name="x") for push in parts]
+    assert all(len(encode(profile)) < 2 * 1024 * 1024 for profile in profiles)
+    assert sum(sample.values[3] for profile in profiles for sample in profile.samples) == 50_000

@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Profiles that the tests of this folder share."""
+
+from gpuheap.heap.model import Frame, FrameKind, Process, Site, Totals
+from gpuheap.heap.samples import of_recording
+from gpuheap.profile.build import build
+from gpuheap.profile.model import FILE_LABELS, Profile
+from tests.agent.heap.values import MOMENT, PYTHON, WORKER, totals
+
+MODULE = Frame(function="<module>", file="/srv/serve.py", line=120)
+INIT = Frame(function="Engine.__init__", file="/srv/engine.py", line=31)
+APPLY = Frame(function="Module._apply", file="/srv/module.py", line=804)
+RESERVE = Frame(function="KVCache.reserve", file="/srv/cache.py", line=41)
+UNKNOWN = Frame(function="<interpreter not supported>", kind=FrameKind.UNKNOWN)
+NATIVE = Frame(function="libfoo.so+0x1234", kind=FrameKind.NATIVE)
+
+
+def of(sites: dict[Site, Totals], notes: tuple[str, ...] = ()) -> Profile:
+    return build(
+        of_recording(sites),
+        label_names=FILE_LABELS,
+        time_unix_ns=MOMENT,
+        duration_ns=93_500_000_000,
+        notes=notes,
+    )
+
+
+def at(*stack: Frame, process: Process = PYTHON, thread_id: int = 1) -> Site:
+    return Site(process=process, thread_id=thread_id, stack=stack)
+
+
+def example() -> Profile:
+    """python: 700 bytes in use (400 by recursive _apply, 200 by reserve, 100 unknown), 1,000 allocated; worker: 50."""
+    return of(
+        {
+            at(MODULE, INIT, APPLY, APPLY): totals(400),
+            at(MODULE, INIT, RESERVE): totals(500, 300),
+            at(UNKNOWN, thread_id=2): totals(100),
+            at(MODULE, NATIVE, process=WORKER): totals(50),
+        },
+        notes=("lost or blurred: ring_full, 3 times",),
+    )

@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The files as Google's own pprof reads them; expected numbers are counted by hand in `examples.example`."""
+
+import re
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from gpuheap.profile.encode import encode_gzip
+from tests.agent.profile.examples import example
+
+pytestmark = pytest.mark.skipif(
+    shutil.which("go") is None, reason="needs `go tool pprof`: there is no go on PATH"
+)
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    path = tmp_path / "example.pb.gz"
+    path.write_bytes(encode_gzip(example()))
+    return path
+
+
+def pprof(*arguments: str | Path) -> str:
+    done = subprocess.run(
+        ["go", "tool", "pprof", *map(str, arguments)], capture_output=True, text=True, check=True
+    )
+    return done.stdout
+
+
+def test_pprof_reads_types_values_labels_and_stacks(file: Path) -> None:
+    text = pprof("-raw", file)
+    assert "alloc_objects/count alloc_space/bytes inuse_objects/count inuse_space/bytes[dflt]" in text
+    assert "PeriodType: space bytes" in text
+    assert "Comment: lost or blurred: ring_full, 3 times" in text
+    samples = re.search(
+        r"^ +50 +500 +20 +200: ([\d ]+)\n +kind:\[device\] pid:\[4711\] process:\[python\] thread:\[1\]",
+        text,
+        re.MULTILINE,
+    )
+    assert samples is not None, text
+    names = [
+        re.search(rf"^ +{number}: 0x0 M=\d+ (\S+) ", text, re.MULTILINE) for number in samples[1].split()
+    ]
+    assert [name and name[1] for name in names] == ["KVCache.reserve", "Engine.__init__", "<module>"], (
+        "leaf first"
+    )
+
+
+@pytest.mark.parametrize(
+    ("function", "own", "total"),
+    [
+        ("Module._apply", 400, 400),
+        ("Engine.__init__", 0, 600),
+        ("<module>", 0, 650),
+        ("libfoo.so+0x1234", 50, 50),
+    ],
+)
+def test_pprof_counts_self_and_total_as_a_person_does(
+    file: Path, function: str, own: int, total: int
+) -> None:
+    top = pprof("-top", "-nodecount=100", "-nodefraction=0", "-unit=B", file)
+    (line,) = [line.split() for line in top.splitlines() if line.endswith(function)]
+    assert (line[0].removesuffix("B"), line[3].removesuffix("B")) == (str(own), str(total))
+
+
+def test_pprof_can_choose_a_process_by_its_label(file: Path) -> None:
+    assert "Total samples = 750B" in pprof("-top", "-unit=B", file)
+    assert "Showing nodes accounting for 50B" in pprof("-top", "-unit=B", "-tagfocus=process=worker", file)
