@@ -1,0 +1,46 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Lets the fault rules of the store act on HTTP requests, before they are answered or after they took effect."""
+
+from starlette.concurrency import run_in_threadpool
+from starlette.responses import JSONResponse, Response
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from localcloud.azure.arm import error_response
+from localcloud.azure.errors import AzureError
+from localcloud.azure.records import Fault
+from localcloud.azure.store import Store
+
+
+class Faulty:
+    """An application that fails where the rules say so."""
+
+    def __init__(self, application: ASGIApp, store: Store) -> None:
+        self._application, self._store = application, store
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._application(scope, receive, send)
+            return
+        fault = await run_in_threadpool(self._store.take_fault, scope["method"], scope["path"])
+        if fault is None:
+            await self._application(scope, receive, send)
+            return
+        if fault.after:
+            await self._application(scope, receive, _unheard)
+        await _response(fault, scope["path"])(scope, receive, send)
+
+
+async def _unheard(message: Message) -> None:
+    """The answer that gets lost."""
+
+
+def _response(fault: Fault, path: str) -> Response:
+    error = AzureError(fault.status, fault.code, fault.message, retry_after_seconds=fault.retry_after_seconds)
+    response = error_response(error)
+    if path.startswith("/grafana/"):
+        response = JSONResponse({"message": fault.message}, fault.status, _kept_headers(response))
+    return response
+
+
+def _kept_headers(response: Response) -> dict[str, str]:
+    return {name: value for name, value in response.headers.items() if not name.startswith("content-")}

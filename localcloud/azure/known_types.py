@@ -1,0 +1,22 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Every type of resource that the local cloud can make."""
+
+from collections.abc import Mapping
+from typing import Final
+
+from localcloud.azure import types_basic, types_cluster, types_grafana, types_monitor, types_network
+from localcloud.azure.knowledge import Knowledge
+
+KNOWN: Final[Mapping[str, Knowledge]] = {
+    **types_basic.KNOWN,
+    **types_network.KNOWN,
+    **types_cluster.KNOWN,
+    **types_monitor.KNOWN,
+    **types_grafana.KNOWN,
+}
+"""By token without package: `network:Subnet`."""
+
+
+def knowledge_of(token: str) -> Knowledge | None:
+    """What is known of a type token (without API version); None for a type that is not simulated."""
+    return KNOWN.get(token.partition(":")[2])

@@ -1,0 +1,279 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A real Kubernetes control plane on loopback: etcd, kube-apiserver, kube-controller-manager, kube-scheduler.
+
+Its data live as long as it runs. Owns the flags and the order of starting; what acts as nodes is elsewhere.
+"""
+
+import base64
+import hashlib
+import os
+import secrets
+import shutil
+import socket
+import ssl
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Final
+
+import yaml
+
+from localcloud.kube.certificates import CertificateAuthority, make_signing_key, write_private
+from localcloud.kube.component import Component, ComponentFailed
+
+READY_SECONDS: Final = 180.0
+START_ATTEMPTS: Final = 3
+POLL_SECONDS: Final = 0.05
+CLEAR_SECONDS: Final = 5.0
+SERVICE_RANGE: Final = "10.96.0.0/16"
+API_SERVICE_ADDRESS: Final = "10.96.0.1"
+"""The first address of the range, which the API server takes for the Service `kubernetes`."""
+
+MEMORY_FILE_SYSTEM: Final = Path("/dev/shm")  # noqa: S108 - the folder in it is private
+PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
+ADMISSION: Final = ("NodeRestriction", "PodSecurity", "ResourceQuota", "ExtendedResourceToleration")
+ADMIN: Final = "admin"
+CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
+SCHEDULER: Final = "system:kube-scheduler"
+GROUPS: Final = {ADMIN: "system:masters", CONTROLLER_MANAGER: "", SCHEDULER: ""}
+
+
+class ControlPlane:
+    """The control plane of the state folder `state`, run by `executable`.
+
+    Starting must be done by a thread that lives as long as it is to run: the programs die with that thread.
+    """
+
+    def __init__(self, executable: Path, state: Path) -> None:
+        self.kubeconfig = state / "kubeconfig"
+        self.authority = CertificateAuthority.in_folder(state)
+        self.components: list[Component] = []
+        self.executable = executable
+        self._state = state
+        self._folder = state / "control-plane"
+        self._logs = state / "logs"
+        self._data = etcd_data(state)
+        self._tokens = {user: secrets.token_hex(16) for user in GROUPS}
+        self._choose_ports()
+
+    def start(self, progress: Callable[[str], object] = str) -> None:
+        """Start all programs and return when pods can be made.
+
+        Raises ComponentFailed, with nothing left running.
+        """
+        for attempt in range(1, START_ATTEMPTS + 1):
+            try:
+                self._start_once(progress)
+            except ComponentFailed as error:
+                # Somebody else took a port between our look and the program's: another local cloud, perhaps.
+                if attempt == START_ATTEMPTS or "address already in use" not in str(error):
+                    raise
+                self._choose_ports()
+            else:
+                return
+
+    def _start_once(self, progress: Callable[[str], object]) -> None:
+        clear(self._state)
+        for folder in (self._folder, self._data):
+            folder.mkdir(mode=0o700, parents=True)
+        self._logs.mkdir(exist_ok=True)
+        try:
+            self._start(progress)
+        except BaseException:
+            self.stop()
+            raise
+
+    def stop(self) -> None:
+        """Kill all programs and remove their data. Does nothing when it is stopped."""
+        for component in reversed(self.components):
+            component.kill()
+        for component in self.components:
+            component.wait()
+        self.components.clear()
+        clear(self._state)
+
+    @property
+    def url(self) -> str:
+        return f"https://127.0.0.1:{self._api_port}"
+
+    def check(self) -> None:
+        """Raise ComponentFailed if one of the programs has ended."""
+        for component in self.components:
+            component.check()
+
+    def _choose_ports(self) -> None:
+        self._etcd_port, self._peer_port, self._api_port, self._manager_port, self._scheduler_port = (
+            _free_ports(5)
+        )
+
+    def _start(self, progress: Callable[[str], object]) -> None:
+        self._write_identities()
+        progress("etcd and kube-apiserver")
+        self._spawn("etcd", self._etcd_flags())
+        api_server = self._spawn("kube-apiserver", self._api_server_flags())
+        self._wait(api_server, "/readyz")
+        self._write_kubeconfig(ADMIN, self.kubeconfig)
+        progress("kube-controller-manager and kube-scheduler")
+        manager = self._spawn("kube-controller-manager", self._controller_manager_flags())
+        self._spawn("kube-scheduler", self._scheduler_flags())
+        # The last thing that a pod needs.
+        self._wait(manager, "/api/v1/namespaces/default/serviceaccounts/default")
+
+    def _spawn(self, name: str, flags: Sequence[str]) -> Component:
+        component = Component(self.executable, name, flags, folder=self._folder, logs=self._logs)
+        self.components.append(component)
+        return component
+
+    def _wait(self, component: Component, path: str) -> None:
+        deadline = time.monotonic() + READY_SECONDS
+        context = ssl.create_default_context(cafile=str(self.authority.certificate_path))
+        request = urllib.request.Request(  # noqa: S310 - always https
+            self.url + path, headers={"Authorization": f"Bearer {self._tokens[ADMIN]}"}
+        )
+        # A proxy that the environment names is not for the loopback.
+        opener = urllib.request.build_opener(
+            urllib.request.ProxyHandler({}), urllib.request.HTTPSHandler(context=context)
+        )
+        while True:
+            self.check()
+            try:
+                with opener.open(request, timeout=5):
+                    return
+            except (OSError, urllib.error.HTTPError) as error:
+                if time.monotonic() > deadline:
+                    raise component.failure(f"gave no {path} in {READY_SECONDS:.0f} s ({error})") from error
+            time.sleep(POLL_SECONDS)
+
+    def _write_identities(self) -> None:
+        names = [
+            "kubernetes",
+            "kubernetes.default",
+            "kubernetes.default.svc",
+            "kubernetes.default.svc.cluster.local",
+        ]
+        self.authority.issue(self._folder, "kube-apiserver", dns_names=names, addresses=[API_SERVICE_ADDRESS])
+        make_signing_key(self._folder / "service-accounts.key", self._folder / "service-accounts.pub")
+        rows = [f'{self._tokens[user]},{user},{user},"{groups}"\n' for user, groups in GROUPS.items()]
+        write_private(self._folder / "tokens.csv", "".join(rows).encode())
+        for user in (CONTROLLER_MANAGER, SCHEDULER):
+            self._write_kubeconfig(user, self._kubeconfig_of(user))
+
+    def _kubeconfig_of(self, user: str) -> Path:
+        return self._folder / f"{user.removeprefix('system:')}.kubeconfig"
+
+    def _write_kubeconfig(self, user: str, path: Path) -> None:
+        # Everything inside: it is also handed out as text, as AKS does.
+        authority = base64.b64encode(self.authority.certificate_path.read_bytes()).decode()
+        config = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [
+                {"name": "local", "cluster": {"server": self.url, "certificate-authority-data": authority}}
+            ],
+            "users": [{"name": user, "user": {"token": self._tokens[user]}}],
+            "contexts": [{"name": "local", "context": {"cluster": "local", "user": user}}],
+            "current-context": "local",
+        }
+        write_private(path, yaml.safe_dump(config, sort_keys=False).encode())
+
+    def _etcd_flags(self) -> list[str]:
+        client, peer = f"http://127.0.0.1:{self._etcd_port}", f"http://127.0.0.1:{self._peer_port}"
+        return [
+            "--name=local",
+            f"--data-dir={self._data}",
+            "--unsafe-no-fsync",
+            "--log-level=warn",
+            f"--listen-client-urls={client}",
+            f"--advertise-client-urls={client}",
+            f"--listen-peer-urls={peer}",
+            f"--initial-advertise-peer-urls={peer}",
+            f"--initial-cluster=local={peer}",
+        ]
+
+    def _api_server_flags(self) -> list[str]:
+        return [
+            f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
+            f"--secure-port={self._api_port}",
+            "--bind-address=127.0.0.1",
+            "--advertise-address=127.0.0.1",
+            # It would refuse the loopback as an address of the Service `kubernetes`.
+            "--endpoint-reconciler-type=none",
+            f"--tls-cert-file={self._folder / 'kube-apiserver.crt'}",
+            f"--tls-private-key-file={self._folder / 'kube-apiserver.key'}",
+            f"--client-ca-file={self.authority.certificate_path}",
+            f"--token-auth-file={self._folder / 'tokens.csv'}",
+            "--authorization-mode=Node,RBAC",
+            f"--enable-admission-plugins={','.join(ADMISSION)}",
+            "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
+            f"--service-account-key-file={self._folder / 'service-accounts.pub'}",
+            f"--service-account-signing-key-file={self._folder / 'service-accounts.key'}",
+            f"--service-cluster-ip-range={SERVICE_RANGE}",
+            "--allow-privileged=true",
+            "--profiling=false",
+        ]
+
+    def _controller_manager_flags(self) -> list[str]:
+        return [
+            *self._client_flags(CONTROLLER_MANAGER),
+            f"--secure-port={self._manager_port}",
+            f"--service-account-private-key-file={self._folder / 'service-accounts.key'}",
+            f"--root-ca-file={self.authority.certificate_path}",
+            f"--cluster-signing-cert-file={self.authority.certificate_path}",
+            f"--cluster-signing-key-file={self.authority.key_path}",
+            "--use-service-account-credentials=true",
+            # Nodes must not be lost because a busy machine renewed a lease late.
+            "--node-monitor-grace-period=1h",
+        ]
+
+    def _scheduler_flags(self) -> list[str]:
+        return [*self._client_flags(SCHEDULER), f"--secure-port={self._scheduler_port}"]
+
+    def _client_flags(self, user: str) -> list[str]:
+        kubeconfig = self._kubeconfig_of(user)
+        return [
+            f"--kubeconfig={kubeconfig}",
+            f"--authentication-kubeconfig={kubeconfig}",
+            f"--authorization-kubeconfig={kubeconfig}",
+            f"--cert-dir={self._folder / user.removeprefix('system:')}",
+            "--bind-address=127.0.0.1",
+            "--leader-elect=false",
+            "--kube-api-qps=200",
+            "--kube-api-burst=400",
+            "--profiling=false",
+        ]
+
+
+def etcd_data(state: Path) -> Path:
+    """Where etcd keeps the data of a state folder: in memory where that can be had.
+
+    The name follows from the state folder, so that data left by a killed supervisor are found again.
+    """
+    if os.access(MEMORY_FILE_SYSTEM, os.W_OK | os.X_OK):
+        key = hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]
+        return MEMORY_FILE_SYSTEM / f"gpuheap-etcd-{os.getuid()}-{key}"
+    return state / "etcd"
+
+
+def clear(state: Path) -> None:
+    """Remove what a control plane of this state folder, no longer running, kept in files. Logs stay."""
+    for folder in (etcd_data(state), state / "control-plane"):
+        deadline = time.monotonic() + CLEAR_SECONDS
+        while folder.exists():
+            try:
+                shutil.rmtree(folder)
+            except OSError:
+                # The programs of a killed supervisor die just after it, and may still write.
+                if time.monotonic() > deadline:
+                    raise
+                time.sleep(POLL_SECONDS)
+    (state / "kubeconfig").unlink(missing_ok=True)
+
+
+def _free_ports(count: int) -> list[int]:
+    sockets = [socket.create_server(("127.0.0.1", 0)) for _ in range(count)]
+    ports = [each.getsockname()[1] for each in sockets]
+    for each in sockets:
+        each.close()
+    return ports

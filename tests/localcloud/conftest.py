@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One control plane for all tests of the local cloud that need no Azure: each makes objects of its own."""
+
+import time
+from collections.abc import Callable, Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pytest
+from lightkube import Client
+from lightkube.models.core_v1 import NodeSpec, Taint
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Namespace, Node, ServiceAccount
+
+from localcloud.kube.control_plane import ControlPlane
+from localcloud.kube.kubelet import Kubelet
+from localcloud.kube.watching import client
+from localcloud.toolchain import resolve
+
+Answer = TypeVar("Answer")
+_numbers = count(1)
+
+
+def wait_for(what: str, look: Callable[[], Answer | None], seconds: float = 60) -> Answer:
+    """The first true answer of `look`."""
+    deadline = time.monotonic() + seconds
+    while not (answer := look()):
+        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
+        time.sleep(0.05)
+    return answer
+
+
+@pytest.fixture(scope="session")
+def control_plane(tmp_path_factory: pytest.TempPathFactory) -> Iterator[ControlPlane]:
+    control_plane = ControlPlane(resolve().control_plane, tmp_path_factory.mktemp("cluster"))
+    control_plane.start()
+    yield control_plane
+    control_plane.stop()
+
+
+@pytest.fixture(scope="session")
+def cluster(control_plane: ControlPlane) -> Iterator[Client]:
+    """A client of a cluster whose Nodes have kubelets."""
+    kubernetes = client(control_plane.kubeconfig)
+    kubelet = Kubelet(client(control_plane.kubeconfig))
+    kubelet.start()
+    yield kubernetes
+    kubelet.stop()
+
+
+@pytest.fixture
+def waiting() -> Callable[..., Any]:
+    return wait_for
+
+
+@pytest.fixture
+def namespace(cluster: Client) -> str:
+    """The name of a new namespace in which pods can be made."""
+    name = f"test-{next(_numbers)}"
+    cluster.create(Namespace(metadata=ObjectMeta(name=name)))
+    wait_for(
+        "default ServiceAccount",
+        lambda: list(cluster.list(ServiceAccount, namespace=name)),
+    )
+    return name
+
+
+@pytest.fixture
+def add_node(cluster: Client) -> Iterator[Callable[..., str]]:
+    """Makes Nodes that go with the test."""
+    names: list[str] = []
+
+    def add(*, labels: dict[str, str], gpus: int = 0, taints: list[Taint] | None = None) -> str:
+        name = f"node-{next(_numbers)}"
+        names.append(name)
+        cluster.create(Node(metadata=ObjectMeta(name=name, labels=labels), spec=NodeSpec(taints=taints)))
+        capacity = {"cpu": "8", "memory": "32Gi", "pods": "110"}
+        if gpus:
+            capacity["nvidia.com/gpu"] = str(gpus)
+        cluster.patch(Node.Status, name, {"status": {"capacity": capacity, "allocatable": capacity}})
+        return name
+
+    yield add
+    for name in names:
+        cluster.delete(Node, name)
+
+
+@pytest.hookimpl(tryfirst=True)  # before markers are turned into skips
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    for item in items:
+        if {"cluster", "control_plane"} & set(getattr(item, "fixturenames", ())) and Path(
+            __file__
+        ).parent in item.path.parents:
+            item.add_marker("cluster")
