@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The stack, part by part, in the order in which it is made. Destroying goes the other way: dashboard and
+data sources, private endpoint, load-balancer Service, extension, cluster.
+
+Reads the configuration and exports what people and `verify` need; how each part gets its values is in
+`components/wiring.py`.
+"""
+
+import pulumi
+
+from components import wiring
+from components.config import load
+from components.grafana import PROMETHEUS_UID, PYROSCOPE_UID
+from components.profiler_agent import NAME as AGENT
+from components.profiler_agent import NAMESPACE as AGENT_NAMESPACE
+
+config = load()
+place = wiring.place(config)
+
+cluster = wiring.cluster(config, place)
+gpu_pool = wiring.gpu_pool(config, cluster)
+metrics = wiring.metrics_pipeline(config, place, cluster)
+gadget = wiring.inspektor_gadget(cluster, metrics)
+pyroscope = wiring.pyroscope(config, place, cluster, gadget)
+grafana = wiring.grafana(config, place, metrics)
+private_link = wiring.private_link(config, place, cluster, pyroscope, grafana)
+content = wiring.grafana_content(config, metrics, grafana, private_link)
+image, built = wiring.agent_image(config, place, cluster)
+agent = wiring.profiler_agent(cluster, pyroscope, image, after=[*gpu_pool, *built])
+
+pulumi.export("resourceGroup", place.resource_group_name)
+pulumi.export("clusterName", cluster.cluster_name)
+pulumi.export("kubeconfig", cluster.kubeconfig)
+pulumi.export("inspektorGadgetExtensionId", gadget.extension.id)
+pulumi.export("pyroscopeUrl", wiring.pyroscope_url(config))
+pulumi.export("privateLinkServiceId", wiring.private_link_service(config, place))
+pulumi.export("managedPrivateEndpointId", private_link.endpoint.id)
+pulumi.export("grafanaUrl", grafana.endpoint)
+pulumi.export("dashboardUrl", content.dashboard_url)
+pulumi.export("pyroscopeDataSourceUid", PYROSCOPE_UID)
+pulumi.export("prometheusDataSourceUid", PROMETHEUS_UID)
+pulumi.export("agentImage", image)
+pulumi.export("agentDaemonSet", f"{AGENT_NAMESPACE}/{AGENT}")

@@ -1,0 +1,209 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The three things that Azure cannot be told declaratively, as Pulumi resources.
+
+Thin: the work is done by `approval.py` and `grafana_api.py`. A user's state names the provider classes by
+this module's path, and finds them again by it: never move or rename them. They hold no value and read their
+credential from the environment of the process that runs them, so neither state nor plan contains one.
+"""
+
+import json
+from collections.abc import Mapping
+from typing import Any
+
+import pulumi
+from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
+
+from .approval import APPROVED, EndpointState, PrivateEndpointApprover, Request
+from .credentials import GRAFANA_SCOPE, arm_endpoint, arm_scope, credential
+from .grafana_api import AGAIN, GrafanaApi, held
+from .patience import Patience
+
+Props = dict[str, Any]
+
+
+class PrivateEndpointApprovalProvider(ResourceProvider):
+    """Approves on creation. Deleting does nothing: the connection goes with the endpoint that asked."""
+
+    serialize_as_secret_always = False
+
+    def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
+        replaces = _changed(
+            _olds, _news, "managedPrivateEndpointId", "privateLinkServiceId", "requestMessage"
+        )
+        return DiffResult(changes=bool(replaces) or _olds.get("status") != APPROVED, replaces=replaces)
+
+    def create(self, props: Props) -> CreateResult:
+        with _approver(props) as approver:
+            return CreateResult(props["managedPrivateEndpointId"], _approved(props, approver.approve()))
+
+    def read(self, id_: str, props: Props) -> ReadResult:
+        with _approver(props) as approver:
+            state = approver.state()
+        return _gone() if state is None else ReadResult(id_, _approved(props, state))
+
+    def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
+        with _approver(_news) as approver:
+            return UpdateResult(_approved(_news, approver.approve()))
+
+
+class PrivateEndpointApproval(Resource, module="gpuheap", name="PrivateEndpointApproval"):
+    """The approval of a managed private endpoint's connection. `status` is Grafana's word for it."""
+
+    status: pulumi.Output[str]
+    private_ip: pulumi.Output[str]
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        managed_private_endpoint_id: pulumi.Input[str],
+        private_link_service_id: pulumi.Input[str],
+        request_message: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        inputs = {
+            "managedPrivateEndpointId": managed_private_endpoint_id,
+            "privateLinkServiceId": private_link_service_id,
+            "requestMessage": request_message,
+            "status": None,
+            "privateIp": None,
+        }
+        super().__init__(PrivateEndpointApprovalProvider(), name, inputs, opts)
+
+
+class GrafanaDataSourceProvider(ResourceProvider):
+    serialize_as_secret_always = False
+
+    def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
+        return _content_diff(_olds, _news)
+
+    def create(self, props: Props) -> CreateResult:
+        with _grafana(props) as grafana:
+            grafana.put_data_source(props["uid"], json.loads(props["definition"]))
+        return CreateResult(props["uid"], props)
+
+    def read(self, id_: str, props: Props) -> ReadResult:
+        with _grafana(props) as grafana:
+            return _as_found(id_, props, grafana.data_source(props["uid"]))
+
+    def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
+        with _grafana(_news) as grafana:
+            grafana.put_data_source(_news["uid"], json.loads(_news["definition"]))
+        return UpdateResult(_news)
+
+    def delete(self, _id: str, _props: Props) -> None:
+        with _grafana(_props) as grafana:
+            grafana.delete_data_source(_props["uid"])
+
+
+class GrafanaDataSource(Resource, module="gpuheap", name="GrafanaDataSource"):
+    """A data source; `definition` is its JSON, without uid."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        endpoint: pulumi.Input[str],
+        uid: str,
+        definition: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        inputs = {"endpoint": endpoint, "uid": uid, "definition": definition}
+        super().__init__(GrafanaDataSourceProvider(), name, inputs, opts)
+
+
+class GrafanaDashboardProvider(ResourceProvider):
+    serialize_as_secret_always = False
+
+    def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
+        return _content_diff(_olds, _news)
+
+    def create(self, props: Props) -> CreateResult:
+        with _grafana(props) as grafana:
+            grafana.put_dashboard(props["uid"], json.loads(props["definition"]))
+        return CreateResult(props["uid"], props)
+
+    def read(self, id_: str, props: Props) -> ReadResult:
+        with _grafana(props) as grafana:
+            return _as_found(id_, props, grafana.dashboard(props["uid"]))
+
+    def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
+        with _grafana(_news) as grafana:
+            grafana.put_dashboard(_news["uid"], json.loads(_news["definition"]))
+        return UpdateResult(_news)
+
+    def delete(self, _id: str, _props: Props) -> None:
+        with _grafana(_props) as grafana:
+            grafana.delete_dashboard(_props["uid"])
+
+
+class GrafanaDashboard(Resource, module="gpuheap", name="GrafanaDashboard"):
+    """A dashboard; `definition` is its JSON."""
+
+    def __init__(
+        self,
+        name: str,
+        *,
+        endpoint: pulumi.Input[str],
+        uid: str,
+        definition: pulumi.Input[str],
+        opts: pulumi.ResourceOptions,
+    ) -> None:
+        inputs = {"endpoint": endpoint, "uid": uid, "definition": definition}
+        super().__init__(GrafanaDashboardProvider(), name, inputs, opts)
+
+
+def _approver(props: Props) -> PrivateEndpointApprover:
+    request = Request(
+        managed_private_endpoint_id=props["managedPrivateEndpointId"],
+        private_link_service_id=props["privateLinkServiceId"],
+        message=props["requestMessage"],
+    )
+    return PrivateEndpointApprover.connect(
+        request,
+        credential=credential(),
+        arm_endpoint=arm_endpoint(),
+        arm_scope=arm_scope(),
+        patience=Patience(),
+    )
+
+
+def _approved(props: Props, state: EndpointState) -> Props:
+    return {**props, "status": state.status, "privateIp": state.private_ip}
+
+
+def _grafana(props: Props) -> GrafanaApi:
+    return GrafanaApi(
+        props["endpoint"], credential=credential(), scope=GRAFANA_SCOPE, patience=Patience(again=AGAIN)
+    )
+
+
+def _gone() -> ReadResult:
+    """The answer to a refresh of what is no longer there: without an id, the engine drops it and makes it
+    anew.
+    """
+    return ReadResult("", {})
+
+
+def _as_found(id_: str, props: Props, found: Mapping[str, Any] | None) -> ReadResult:
+    """The state after a refresh: the definition as Grafana holds it, or nothing when it is gone."""
+    if found is None:
+        return _gone()
+    definition = json.dumps(held(json.loads(props["definition"]), found), sort_keys=True)
+    return ReadResult(id_, {**props, "definition": definition})
+
+
+def _content_diff(olds: Props, news: Props) -> DiffResult:
+    replaces = _changed(olds, news, "endpoint", "uid")
+    changes = bool(replaces) or _parsed(olds.get("definition")) != _parsed(news.get("definition"))
+    return DiffResult(changes=changes, replaces=replaces)
+
+
+def _parsed(definition: Any) -> Any:
+    """What a definition means, however it is written. One that is not known yet stays as it is."""
+    return json.loads(definition) if isinstance(definition, str) else definition
+
+
+def _changed(olds: Props, news: Props, *keys: str) -> list[str]:
+    """The keys whose values differ. A value that is not known yet differs from every other."""
+    return [key for key in keys if olds.get(key) != news.get(key)]

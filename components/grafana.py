@@ -1,0 +1,208 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Azure Managed Grafana: the workspace, new or existing, who may do what in it, its data sources and its
+dashboard.
+"""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any, Final
+
+import pulumi
+from pulumi_azure_native import authorization, dashboard
+
+from .azure.providers import GrafanaDashboard, GrafanaDataSource
+from .roles import GRAFANA_ADMIN, MONITORING_DATA_READER, assign
+
+PYROSCOPE_UID: Final = "local-pyroscope"
+PROMETHEUS_UID: Final = "gpuheap-prometheus"
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrafanaArgs:
+    workspace_name: str
+    resource_group_name: pulumi.Input[str]
+    existing: bool
+    location: str
+    major_version: str | None
+    subscription_id: pulumi.Input[str]
+    stack: str
+    metrics_workspace_id: pulumi.Input[str]
+    administrator_id: pulumi.Input[str]
+    administrator_type: pulumi.Input[str]
+    tags: Mapping[str, str] = field(default_factory=dict)
+
+
+class Grafana(pulumi.ComponentResource):
+    """A workspace that may read our metrics, and in which the deployer may write."""
+
+    workspace_name: str
+    resource_group_name: pulumi.Input[str]
+    location: pulumi.Input[str]
+    endpoint: pulumi.Output[str]
+    roles: tuple[pulumi.Resource, ...]
+
+    def __init__(self, name: str, args: GrafanaArgs, opts: pulumi.ResourceOptions | None = None) -> None:
+        super().__init__("gpuheap:index:Grafana", name, {}, opts)
+        self.workspace_name = args.workspace_name
+        self.resource_group_name = args.resource_group_name
+        if args.existing:
+            workspace_id, principal_id = self._look_up(args)
+        else:
+            workspace_id, principal_id = self._declare(name, args)
+        self.roles = (
+            self._role(
+                f"{name}-reads-metrics",
+                args,
+                role=MONITORING_DATA_READER,
+                principal_id=principal_id,
+                principal_type="ServicePrincipal",
+                scope=args.metrics_workspace_id,
+            ),
+            self._role(
+                f"{name}-administrator",
+                args,
+                role=GRAFANA_ADMIN,
+                principal_id=args.administrator_id,
+                principal_type=args.administrator_type,
+                scope=workspace_id,
+            ),
+        )
+        self.register_outputs({"endpoint": self.endpoint})
+
+    def _declare(self, name: str, args: GrafanaArgs) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """A new workspace; returns its id and the principal of its identity."""
+        workspace = dashboard.Grafana(
+            name,
+            resource_group_name=args.resource_group_name,
+            workspace_name=args.workspace_name,
+            location=args.location,
+            # Managed private endpoints need this tier.
+            sku=dashboard.ResourceSkuArgs(name="Standard"),
+            identity=dashboard.ManagedServiceIdentityArgs(type="SystemAssigned"),
+            properties=dashboard.ManagedGrafanaPropertiesArgs(
+                grafana_major_version=args.major_version,
+                public_network_access="Enabled",
+                grafana_integrations=dashboard.GrafanaIntegrationsArgs(
+                    azure_monitor_workspace_integrations=[
+                        dashboard.AzureMonitorWorkspaceIntegrationArgs(
+                            azure_monitor_workspace_resource_id=args.metrics_workspace_id
+                        )
+                    ]
+                ),
+            ),
+            tags=args.tags,
+            opts=pulumi.ResourceOptions(parent=self),
+        )
+        self.location = args.location
+        self.endpoint = workspace.properties.endpoint
+        return workspace.id, workspace.identity.principal_id
+
+    def _look_up(self, args: GrafanaArgs) -> tuple[pulumi.Output[str], pulumi.Output[str]]:
+        """A workspace that is there; returns its id and the principal of its identity."""
+        found = dashboard.get_grafana_output(
+            resource_group_name=args.resource_group_name, workspace_name=args.workspace_name
+        )
+        self.location = found.location
+        self.endpoint = found.properties.endpoint
+        return found.id, found.identity.principal_id
+
+    def _role(
+        self,
+        name: str,
+        args: GrafanaArgs,
+        *,
+        role: str,
+        principal_id: pulumi.Input[str],
+        principal_type: pulumi.Input[str],
+        scope: pulumi.Input[str],
+    ) -> authorization.RoleAssignment:
+        return assign(
+            name,
+            role=role,
+            principal_id=principal_id,
+            principal_type=principal_type,
+            subscription_id=args.subscription_id,
+            scope=scope,
+            stack=args.stack,
+            opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+        )
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class GrafanaContentArgs:
+    endpoint: pulumi.Input[str]
+    pyroscope_url: str
+    prometheus_url: pulumi.Input[str]
+    dashboard: Mapping[str, Any]
+    depends_on: Sequence[pulumi.Resource]
+    """The approved endpoint, so that the data source works when it appears, and the role that may write it.
+    """
+
+
+class GrafanaContent(pulumi.ComponentResource):
+    """Two data sources and one dashboard over them, kept through Grafana's own API."""
+
+    dashboard_url: pulumi.Output[str]
+
+    def __init__(
+        self, name: str, args: GrafanaContentArgs, opts: pulumi.ResourceOptions | None = None
+    ) -> None:
+        super().__init__("gpuheap:index:GrafanaContent", name, {}, opts)
+        sources = [
+            GrafanaDataSource(
+                f"{name}-{label}",
+                endpoint=args.endpoint,
+                uid=uid,
+                definition=definition,
+                opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
+            )
+            for label, uid, definition in (
+                ("pyroscope", PYROSCOPE_UID, pyroscope_data_source(args.pyroscope_url)),
+                (
+                    "prometheus",
+                    PROMETHEUS_UID,
+                    pulumi.Output.from_input(args.prometheus_url).apply(prometheus_data_source),
+                ),
+            )
+        ]
+        uid: str = args.dashboard["uid"]
+        GrafanaDashboard(
+            f"{name}-dashboard",
+            endpoint=args.endpoint,
+            uid=uid,
+            definition=json.dumps(args.dashboard, sort_keys=True),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=sources),
+        )
+        self.dashboard_url = pulumi.Output.concat(args.endpoint, "/d/", uid)
+        self.register_outputs({"dashboardUrl": self.dashboard_url})
+
+
+def pyroscope_data_source(url: str) -> str:
+    """The data source of Azure's published procedure, as JSON."""
+    return _json(
+        {
+            "name": PYROSCOPE_UID,
+            "type": "grafana-pyroscope-datasource",
+            "access": "proxy",
+            "url": url,
+            "jsonData": {"keepCookies": ["pyroscope_git_session"]},
+        }
+    )
+
+
+def prometheus_data_source(url: str) -> str:
+    """Azure Monitor's Prometheus, read with the workspace's managed identity, as JSON."""
+    return _json(
+        {
+            "name": PROMETHEUS_UID,
+            "type": "prometheus",
+            "access": "proxy",
+            "url": url,
+            "jsonData": {"httpMethod": "POST", "azureCredentials": {"authType": "msi"}},
+        }
+    )
+
+
+def _json(value: Mapping[str, Any]) -> str:
+    return json.dumps(value, sort_keys=True)

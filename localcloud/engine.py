@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Runs the real Pulumi engine on a local cloud: the commands a user types, with what they print.
+
+Owns the command lines. What a program declares, and whether that is right, is not decided here.
+"""
+
+import json
+import subprocess
+import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from localcloud.cloud import LocalCloud
+
+CHECKOUT: Final = Path(__file__).resolve().parent.parent
+
+
+class EngineFailed(Exception):
+    """A `pulumi` command ended with an error; the text holds the command and all that it printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Engine:
+    """One stack of the program in `directory`, its state kept in the local cloud.
+
+    `config_file` replaces `Pulumi.<stack>.yaml`, so that a run can have its own configuration and the checkout stays
+    as it is. `on_line` is called with each line as the engine prints it.
+    """
+
+    cloud: LocalCloud
+    stack: str = "dev"
+    directory: Path = CHECKOUT
+    config_file: Path | None = None
+    on_line: Callable[[str], None] | None = None
+
+    def create(self) -> None:
+        """Make the stack if the state has none of its name."""
+        known = json.loads(self._run("stack", "ls", "--json"))
+        if self.stack not in {stack["name"].rsplit("/")[-1] for stack in known}:
+            self._run("stack", "init", self.stack)
+
+    def up(self) -> str:
+        return self._change("up", "--yes", "--skip-preview")
+
+    def refresh(self, *, expect_no_changes: bool = False) -> str:
+        """Raises EngineFailed for an unexpected change."""
+        flags = ["--expect-no-changes"] if expect_no_changes else []
+        return self._change("refresh", "--yes", "--skip-preview", *flags)
+
+    def destroy(self) -> str:
+        return self._change("destroy", "--yes", "--skip-preview")
+
+    def preview(self, *, expect_no_changes: bool = False) -> dict[str, Any]:
+        """The plan as `pulumi preview --json` gives it. Raises EngineFailed for an unexpected change."""
+        flags = ["--expect-no-changes"] if expect_no_changes else []
+        plan: dict[str, Any] = json.loads(self._change("preview", "--json", *flags))
+        return plan
+
+    def preview_diff(self) -> str:
+        """What `pulumi preview --diff` prints."""
+        return self._change("preview", "--diff", "--color", "never")
+
+    def outputs(self, *, show_secrets: bool = False) -> dict[str, Any]:
+        secrets = ["--show-secrets"] if show_secrets else []
+        outputs: dict[str, Any] = json.loads(
+            self._run("stack", "output", "--json", "--stack", self.stack, *secrets)
+        )
+        return outputs
+
+    def state(self) -> dict[str, Any]:
+        """The stack's checkpoint, as it is stored: secrets stay encrypted."""
+        state: dict[str, Any] = json.loads(self._run("stack", "export", "--stack", self.stack))
+        return state
+
+    def _change(self, command: str, *flags: str) -> str:
+        config = ["--config-file", str(self.config_file)] if self.config_file else []
+        return self._run(command, "--stack", self.stack, *config, *flags)
+
+    def _run(self, *arguments: str) -> str:
+        command = ["pulumi", "--non-interactive", *arguments]
+        lines: list[str] = []
+        # Not a pipe: nobody reads it while the output is being read.
+        with (
+            tempfile.TemporaryFile("w+") as errors,
+            subprocess.Popen(
+                command,
+                cwd=self.directory,
+                env=self.cloud.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=errors,
+                text=True,
+            ) as process,
+        ):
+            assert process.stdout is not None
+            for line in process.stdout:
+                lines.append(line)
+                if self.on_line:
+                    self.on_line(line.rstrip())
+            code = process.wait()
+            errors.seek(0)
+            if code:
+                printed = "".join(lines) + errors.read()
+                raise EngineFailed(f"{' '.join(command)} ended with {code}:\n{printed}")
+        return "".join(lines)

@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One life of the dev stack on a local cloud: up, up again, a change, refresh, destroy; all with the real engine.
+
+The tests of this file share one deployment and run in the order in which they stand.
+"""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lightkube import Client
+from lightkube.resources.apps_v1 import DaemonSet
+from lightkube.resources.core_v1 import Namespace, Node, Service
+
+from localcloud.azure.store import Store
+from localcloud.cloud import LocalCloud
+from localcloud.engine import CHECKOUT, Engine
+from localcloud.kube.watching import client
+
+pytestmark = [pytest.mark.engine, pytest.mark.cluster]
+
+
+@pytest.fixture(scope="module")
+def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
+    with LocalCloud(tmp_path_factory.mktemp("cloud")) as cloud:
+        yield cloud
+
+
+@pytest.fixture(scope="module")
+def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    file = tmp_path_factory.mktemp("config") / "Pulumi.dev.yaml"
+    file.write_text((CHECKOUT / "Pulumi.dev.yaml").read_text())
+    return file
+
+
+@pytest.fixture(scope="module")
+def engine(cloud: LocalCloud, config: Path) -> Engine:
+    engine = Engine(cloud=cloud, config_file=config)
+    engine.create()
+    engine.up()
+    return engine
+
+
+@pytest.fixture(scope="module")
+def store(cloud: LocalCloud) -> Store:
+    return Store(cloud.state / "store.db")
+
+
+@pytest.fixture(scope="module")
+def kubernetes(cloud: LocalCloud) -> Client:
+    return client(cloud.endpoints.kubeconfig)
+
+
+def test_up_declares_every_part_of_the_published_procedure(
+    engine: Engine, store: Store, kubernetes: Client
+) -> None:
+    kinds = {resource.token for resource in store.resources()}
+    assert kinds >= {
+        "azure-native:containerservice:ManagedCluster",
+        "azure-native:containerservice:AgentPool",
+        "azure-native:monitor:AzureMonitorWorkspace",
+        "azure-native:monitor:DataCollectionEndpoint",
+        "azure-native:monitor:DataCollectionRule",
+        "azure-native:monitor:DataCollectionRuleAssociation",
+        "azure-native:kubernetesconfiguration:Extension",
+        "azure-native:dashboard:Grafana",
+        "azure-native:dashboard:ManagedPrivateEndpoint",
+    }
+    assert kubernetes.get(Service, "pyroscope", namespace="gadget")
+    namespace, name = engine.outputs()["agentDaemonSet"].split("/")
+    agent = kubernetes.get(DaemonSet, name, namespace=namespace)
+    assert agent.status and agent.status.numberReady, "the agent must reach the tainted GPU nodes"
+
+
+def test_a_second_up_changes_nothing(engine: Engine) -> None:
+    assert "unchanged" in engine.up()
+    engine.preview(expect_no_changes=True)
+
+
+def test_refresh_finds_no_drift(engine: Engine) -> None:
+    engine.refresh(expect_no_changes=True)
+    engine.preview(expect_no_changes=True)
+
+
+def test_a_changed_setting_is_the_only_change_of_the_preview(engine: Engine, config: Path) -> None:
+    unchanged = config.read_text()
+    changed = yaml.safe_load(unchanged)
+    changed["config"]["gpuheap:gpuPool"]["count"] += 1
+    config.write_text(yaml.safe_dump(changed))
+    try:
+        steps = [step for step in engine.preview()["steps"] if step["op"] != "same"]
+        shown = engine.preview_diff()
+    finally:
+        config.write_text(unchanged)
+    assert [(step["op"], step["urn"].split("::")[2].rsplit("$")[-1]) for step in steps] == [
+        ("update", "azure-native:containerservice:AgentPool")
+    ]
+    assert list(steps[0]["detailedDiff"]) == ["count"]
+    assert "count: 1 => 2" in " ".join(shown.split())
+
+
+def test_no_secret_stands_in_the_state(engine: Engine, cloud: LocalCloud) -> None:
+    state = json.dumps(engine.state())
+    kubeconfig: dict[str, Any] = yaml.safe_load(Path(cloud.endpoints.kubeconfig).read_text())
+    for user in kubeconfig["users"]:
+        for value in user["user"].values():
+            assert str(value) not in state, "the cluster's credential must be encrypted in the state"
+    assert cloud.endpoints.identity_header not in state
+
+
+def test_destroy_removes_everything_in_order(engine: Engine, store: Store, kubernetes: Client) -> None:
+    before = len(store.events())
+    engine.destroy()
+    assert store.resources() == [], "destroy must leave the subscription empty"
+    assert not list(kubernetes.list(Node)), "the nodes go with their pools"
+    remaining = {namespace.metadata.name for namespace in kubernetes.list(Namespace) if namespace.metadata}
+    assert remaining.isdisjoint({"gadget", "gpuheap"})
+    deleted = [event for event in store.events()[before:] if event.verb == "delete"]
+    order = [_place(event.id) for event in deleted]
+    ranks = [rank for rank in order if rank is not None]
+    assert ranks == sorted(ranks), f"dashboards, endpoint, Service, extension, cluster; was {deleted}"
+    assert set(ranks) == set(range(len(_ORDER)))
+
+
+_ORDER = (
+    "/dashboards/",
+    "/managedprivateendpoints/",
+    "/privatelinkservices/",
+    "/extensions/",
+    "/managedclusters/",
+)
+
+
+def _place(resource_id: str) -> int | None:
+    """The rank of a deleted resource in the order that the design asks for; None for those it does not speak of."""
+    kind = resource_id.lower().rstrip("/").rpartition("/")[0]
+    return next((rank for rank, part in enumerate(_ORDER) if f"{kind}/".endswith(part)), None)
