@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m verify --stack dev`: is the deployed stack what the published procedure says it should be?
+
+Exit code 0 when every check passed, 1 when one failed, 2 when the stack cannot be read at all.
+"""
+
+from typing import Annotated
+
+import typer
+from rich.console import Console
+
+from .checks import CHECKS, run
+from .live import OutputsUnavailable, live
+from .table import print_table, to_json
+
+
+def verify(
+    stack: Annotated[str, typer.Option(help="Pulumi stack to look at.")],
+    as_json: Annotated[bool, typer.Option("--json", help="Print the results as JSON.")] = False,
+) -> None:
+    """Walk the checks of Azure's GPU profiling procedure on a live stack."""
+    try:
+        results = run(live(stack), CHECKS)
+    except OutputsUnavailable as error:
+        Console(stderr=True).print(f"error: {error}", style="red", markup=False)
+        raise typer.Exit(2) from error
+    if as_json:
+        typer.echo(to_json(results))
+    else:
+        print_table(Console(), results)
+    raise typer.Exit(0 if all(result.passed for result in results) else 1)
+
+
+if __name__ == "__main__":
+    typer.run(verify)
