@@ -21,11 +21,11 @@ from pathlib import Path
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+from localcloud.azure.surroundings import SUBSCRIPTION
 from localcloud.kube.control_plane import clear
 from localcloud.toolchain import pulumi_home, resolve
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
-SUBSCRIPTION_ID: Final = "00000000-0000-0000-0000-000000000001"
 START_SECONDS: Final = 240.0
 STOP_SECONDS: Final = 15.0
 POLL_SECONDS: Final = 0.05
@@ -168,8 +168,8 @@ class LocalCloud:
             "SSL_CERT_FILE": str(endpoints.ca),
             "NO_PROXY": no_proxy,
             "no_proxy": no_proxy,
-            "ARM_SUBSCRIPTION_ID": SUBSCRIPTION_ID,
-            "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION_ID,
+            "ARM_SUBSCRIPTION_ID": SUBSCRIPTION,
+            "AZURE_SUBSCRIPTION_ID": SUBSCRIPTION,
             "KUBECONFIG": str(endpoints.kubeconfig),
             "PULUMI_HOME": str(pulumi_home(self.state, tools)),
             "PULUMI_BACKEND_URL": stacks.as_uri(),

@@ -5,7 +5,6 @@ The tests of this file share one deployment and run in the order in which they s
 """
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -24,12 +23,6 @@ pytestmark = [pytest.mark.engine, pytest.mark.cluster]
 
 
 @pytest.fixture(scope="module")
-def cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud]:
-    with LocalCloud(tmp_path_factory.mktemp("cloud")) as cloud:
-        yield cloud
-
-
-@pytest.fixture(scope="module")
 def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
     file = tmp_path_factory.mktemp("config") / "Pulumi.dev.yaml"
     file.write_text((CHECKOUT / "Pulumi.dev.yaml").read_text())
@@ -37,21 +30,21 @@ def config(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def engine(cloud: LocalCloud, config: Path) -> Engine:
-    engine = Engine(cloud=cloud, config_file=config)
+def engine(local_cloud: LocalCloud, config: Path) -> Engine:
+    engine = Engine(cloud=local_cloud, config_file=config)
     engine.create()
     engine.up()
     return engine
 
 
 @pytest.fixture(scope="module")
-def store(cloud: LocalCloud) -> Store:
-    return Store(cloud.state / "store.db")
+def store(local_cloud: LocalCloud) -> Store:
+    return Store(local_cloud.state / "store.db")
 
 
 @pytest.fixture(scope="module")
-def kubernetes(cloud: LocalCloud) -> Client:
-    return client(cloud.endpoints.kubeconfig)
+def kubernetes(local_cloud: LocalCloud) -> Client:
+    return client(local_cloud.endpoints.kubeconfig)
 
 
 def test_up_declares_every_part_of_the_published_procedure(
@@ -102,13 +95,13 @@ def test_a_changed_setting_is_the_only_change_of_the_preview(engine: Engine, con
     assert "count: 1 => 2" in " ".join(shown.split())
 
 
-def test_no_secret_stands_in_the_state(engine: Engine, cloud: LocalCloud) -> None:
+def test_no_secret_stands_in_the_state(engine: Engine, local_cloud: LocalCloud) -> None:
     state = json.dumps(engine.state())
-    kubeconfig: dict[str, Any] = yaml.safe_load(Path(cloud.endpoints.kubeconfig).read_text())
+    kubeconfig: dict[str, Any] = yaml.safe_load(Path(local_cloud.endpoints.kubeconfig).read_text())
     for user in kubeconfig["users"]:
         for value in user["user"].values():
             assert str(value) not in state, "the cluster's credential must be encrypted in the state"
-    assert cloud.endpoints.identity_header not in state
+    assert local_cloud.endpoints.identity_header not in state
 
 
 def test_destroy_removes_everything_in_order(engine: Engine, store: Store, kubernetes: Client) -> None:

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from gpuheap.stacks.elf import NotUsable, read
+from gpuheap.stacks.elf import read
 
 ALLOCATE: Final = "cuMemAlloc_v2"
 FREE: Final = "cuMemFree_v2"
@@ -70,6 +70,3 @@ def _cached_by_loader() -> list[Path]:
     except (OSError, subprocess.TimeoutExpired):
         return []
     return [Path(path) for path in re.findall(r"libcuda\.so\.1 .*=> (\S+)", done.stdout)]
-
-
-__all__ = ["DriverFile", "NotUsable", "driver_file", "installed_drivers", "looks_like_driver"]
