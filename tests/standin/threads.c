@@ -33,7 +33,10 @@ struct pair {
 static int (*cuInit)(unsigned int);
 static int (*cuMemAlloc_v2)(CUdeviceptr *, size_t);
 static int (*cuMemFree_v2)(CUdeviceptr);
+static int (*cuDevicePrimaryCtxRetain)(void **, int);
+static int (*cuCtxSetCurrent)(void *);
 static void (*standin_ledger)(struct ledger *);
+static void *context;
 static int rounds;
 
 static void *allocate(void *argument)
@@ -41,6 +44,7 @@ static void *allocate(void *argument)
 	struct pair *pair = argument;
 	CUdeviceptr address;
 
+	cuCtxSetCurrent(context);
 	for (int i = 0; i < rounds; i++) {
 		int choice = rand_r(&pair->seed) % 100;
 		size_t small = 1 + rand_r(&pair->seed) % 100000;
@@ -69,6 +73,7 @@ static void *release(void *argument)
 	struct pair *pair = argument;
 	unsigned int count = 0;
 
+	cuCtxSetCurrent(context);
 	for (;;) {
 		CUdeviceptr address;
 
@@ -101,8 +106,10 @@ int main(int argc, char **argv)
 	*(void **)&cuInit = dlsym(driver, "cuInit");
 	*(void **)&cuMemAlloc_v2 = dlsym(driver, "cuMemAlloc_v2");
 	*(void **)&cuMemFree_v2 = dlsym(driver, "cuMemFree_v2");
+	*(void **)&cuDevicePrimaryCtxRetain = dlsym(driver, "cuDevicePrimaryCtxRetain");
+	*(void **)&cuCtxSetCurrent = dlsym(driver, "cuCtxSetCurrent");
 	*(void **)&standin_ledger = dlsym(driver, "standin_ledger");
-	if (cuInit(0))
+	if (cuInit(0) || cuDevicePrimaryCtxRetain(&context, 0))
 		return 1;
 	for (int i = 0; i < pairs; i++) {
 		pthread_mutex_init(&all[i].lock, NULL);
