@@ -12,6 +12,114 @@
 #define GPUHEAP_MAX_FRAMES 64
 #define GPUHEAP_NAME_BYTES 256
 #define GPUHEAP_LINES_BYTES 4096
+#define GPUHEAP_SHORT_LINES_BYTES 256
+
+/* The probed functions of the driver. */
+#define GPUHEAP_CALLS(X)                      \
+	X(1, cuInit)                          \
+	X(2, cuMemAlloc_v2)                   \
+	X(3, cuMemAllocPitch_v2)              \
+	X(4, cuMemFree_v2)                    \
+	X(5, cuMemAlloc)                      \
+	X(6, cuMemAllocPitch)                 \
+	X(7, cuMemFree)                       \
+	X(8, cuMemAllocManaged)               \
+	X(9, cuMemAllocAsync)                 \
+	X(10, cuMemAllocAsync_ptsz)           \
+	X(11, cuMemAllocFromPoolAsync)        \
+	X(12, cuMemAllocFromPoolAsync_ptsz)   \
+	X(13, cuMemFreeAsync)                 \
+	X(14, cuMemFreeAsync_ptsz)            \
+	X(15, cuMemPoolCreate)                \
+	X(16, cuMemPoolDestroy)               \
+	X(17, cuMemPoolTrimTo)                \
+	X(18, cuMemPoolSetAttribute)          \
+	X(19, cuMemPoolGetAttribute)          \
+	X(20, cuDeviceGetDefaultMemPool)      \
+	X(21, cuDeviceGetMemPool)             \
+	X(22, cuDeviceSetMemPool)             \
+	X(23, cuMemCreate)                    \
+	X(24, cuMemRelease)                   \
+	X(25, cuMemMap)                       \
+	X(26, cuMemUnmap)                     \
+	X(27, cuMemRetainAllocationHandle)    \
+	X(28, cuMemImportFromShareableHandle) \
+	X(29, cuMulticastCreate)              \
+	X(30, cuMemAllocHost_v2)              \
+	X(31, cuMemHostAlloc)                 \
+	X(32, cuMemFreeHost)                  \
+	X(33, cuMemHostRegister_v2)           \
+	X(34, cuMemHostUnregister)            \
+	X(35, cuArrayCreate_v2)               \
+	X(36, cuArray3DCreate_v2)             \
+	X(37, cuMipmappedArrayCreate)         \
+	X(38, cuArrayDestroy)                 \
+	X(39, cuMipmappedArrayDestroy)        \
+	X(40, cuIpcGetMemHandle)              \
+	X(41, cuIpcOpenMemHandle_v2)          \
+	X(42, cuIpcCloseMemHandle)            \
+	X(43, cuImportExternalMemory)         \
+	X(44, cuDestroyExternalMemory)        \
+	X(45, cuGraphAddMemAllocNode)         \
+	X(46, cuGraphDestroy)                 \
+	X(47, cuCtxCreate_v2)                 \
+	X(48, cuCtxCreate_v3)                 \
+	X(49, cuCtxCreate_v4)                 \
+	X(50, cuCtxDestroy_v2)                \
+	X(51, cuDevicePrimaryCtxRetain)       \
+	X(52, cuDevicePrimaryCtxRelease_v2)   \
+	X(53, cuDevicePrimaryCtxReset_v2)     \
+	X(54, cuCtxSetCurrent)                \
+	X(55, cuCtxPushCurrent_v2)            \
+	X(56, cuCtxPopCurrent_v2)             \
+	X(57, cuCtxGetCurrent)                \
+	X(58, cuCtxGetDevice)                 \
+	X(59, cuGreenCtxCreate)               \
+	X(60, cuGreenCtxDestroy)              \
+	X(61, cuCtxFromGreenCtx)
+
+enum call {
+#define GPUHEAP_CALL(number, name) CALL_##name = number,
+	GPUHEAP_CALLS(GPUHEAP_CALL)
+#undef GPUHEAP_CALL
+		CALL_NUMBERS,
+};
+
+/* What an allocation occupies, in the order of gpuheap.heap.model.MemoryKind. */
+enum kind {
+	KIND_DEVICE,
+	KIND_MANAGED,
+	KIND_PINNED_HOST,
+	KIND_ARRAY,
+	KIND_GRAPH,
+	KIND_IMPORTED,
+	KIND_NOTHING, /* a handle that stands for no memory of its own */
+};
+
+/* Values of site.device that are no ordinal. */
+enum device {
+	DEVICE_HOST = -1,
+	DEVICE_UNKNOWN = -2,
+};
+
+/* Addresses and handles that mean different things when they are equal. */
+enum space {
+	SPACE_DEVICE, /* what cuMemFree takes */
+	SPACE_HOST,
+	SPACE_REGISTERED, /* host memory of the process, locked by the driver */
+	SPACE_ARRAY,
+	SPACE_IPC,
+	SPACE_EXTERNAL,
+	SPACE_GRAPH,
+};
+
+struct settings {
+	__u64 began_ns; /* boot time at which tracing began */
+	__u32 live_share; /* how many entries of map `live` one process can have */
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct settings) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /*
  * A process image: what runs between fork, exec and exit. Ids are never used again, so neither a reused pid nor an
@@ -19,17 +127,21 @@
  */
 struct image {
 	__u64 start_ns; /* boot time at which the process started */
-	__u32 id;
+	__u64 id; /* nanoseconds at its first probed call, made unique */
 	__u32 parent; /* tgid, when the image was first seen */
+	__u32 live; /* entries of map `live` */
+	__u32 spilled; /* allocations handed to the agent for want of such entries */
+	__u32 late; /* 1: the process ran before tracing began */
 };
 
-_Static_assert(sizeof(struct image) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct image) == 32, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /* Where one build of CPython keeps what the stack walk reads. Offsets in bytes. */
 struct interpreter {
 	__u64 runtime; /* address of _PyRuntime; in `interpreter_files`: its distance from the probed function */
 	__u32 interpreters_head; /* in _PyRuntime: newest PyInterpreterState */
 	__u32 threads_head; /* in PyInterpreterState: newest PyThreadState */
+	__u32 code_generation; /* in PyInterpreterState: changes when a code object dies; 0: there is none */
 	__u32 thread_next; /* in PyThreadState */
 	__u32 thread_id;
 	__u32 thread_frame;
@@ -38,27 +150,28 @@ struct interpreter {
 	__u32 frame_previous;
 	__u32 frame_instruction;
 	__u32 frame_owner;
+	__u32 frame_versioned; /* the object that has the version: code or function */
+	__u32 version; /* in it: a number that no other such object of the process has, or 0; 0: there is none */
 	__u32 code_first_line; /* in PyCodeObject */
 	__u32 code_file;
 	__u32 code_name;
 	__u32 code_lines;
 	__u32 code_instructions;
-	__u32 code_version; /* a number that no other code object of the process has; 0: there is none */
 	__u32 code_tag; /* low bits of frame_code that are not part of the address */
 	__u32 string_length; /* in PyUnicodeObject */
 	__u32 string_state;
 	__u32 string_ascii; /* where the characters begin, for ASCII strings */
 	__u32 string_compact; /* and for the others */
-	__u32 pad;
+	__u32 code_counter; /* in _PyRuntime, of the main interpreter: counts the code objects made; 0: there is none */
 };
 
-_Static_assert(sizeof(struct interpreter) == 96, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct interpreter) == 104, "mirrored in agent/gpuheap/tracer/abi.py");
 
-/* A Python frame: `code` with `generation` names a code object that an event has described. */
+/* A Python frame. `code` is a digest of what is shown of its code object, which an event has described. */
 struct frame {
 	__u64 code;
-	__u32 generation; /* of the code object at this address: memory of freed ones is used again */
 	__u32 instruction; /* byte offset in the code object's instructions */
+	__u32 version; /* used while walking; 0 in map `stacks` */
 };
 
 _Static_assert(sizeof(struct frame) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
@@ -78,64 +191,118 @@ enum stack_reason {
 	STACK_FAULT = 3, /* memory that the walk needed could not be read */
 	STACK_NO_ROOM = 4, /* map `stacks` is full */
 	STACK_EMPTY = 5, /* the thread is in Python, but runs no Python function */
+	STACK_NO_SITE = 6, /* map `sites` is full: all that the process allocates from new places */
 	STACK_REASONS = 16, /* real stacks have greater numbers */
 };
 
-/* Who allocates. */
+/* Who allocates, and what. */
 struct site {
 	__u64 stack; /* key of map `stacks`, or an enum stack_reason */
-	__u32 image;
+	__u64 image;
 	__u32 tid;
+	__s16 device; /* ordinal in the process, or an enum device */
+	__u8 kind;
+	__u8 call;
 };
 
-_Static_assert(sizeof(struct site) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct site) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
 
+/* `held_*` is what was in use at out-of-memory failure number `moment`; valid if the site changed since. */
 struct totals {
 	__u64 allocated_bytes;
 	__u64 allocated_objects;
 	__u64 freed_bytes;
 	__u64 freed_objects;
-};
-
-_Static_assert(sizeof(struct totals) == 32, "mirrored in agent/gpuheap/tracer/abi.py");
-
-struct live_key {
-	__u64 address;
-	__u32 image;
+	__u64 held_bytes;
+	__u64 held_objects;
+	__u32 moment;
 	__u32 pad;
 };
 
-_Static_assert(sizeof(struct live_key) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct totals) == 56, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct live_key {
+	__u64 address;
+	__u64 image;
+	__u32 space;
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct live_key) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
 
 struct live_value {
 	__u64 bytes;
 	struct site site;
+	__u64 owner; /* id of the context or graph with which it goes; 0: none */
+	__u64 pool; /* of stream-ordered memory: key of map `pools`; NO_POOL: it is not of a pool */
+	__u32 reopened; /* of another process's memory: how often it was opened once more */
+	__u32 returned; /* put back by a free that failed: how many claims there were when it began, plus 1 */
 };
 
-_Static_assert(sizeof(struct live_value) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
+#define NO_POOL (~0ULL)
+
+_Static_assert(sizeof(struct live_value) == 56, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/* A handle of physical memory. It goes when nothing refers to it and nothing is mapped. */
+struct handle {
+	__u64 bytes;
+	struct site site;
+	__u64 id; /* nanoseconds at its creation: values of handles are used again */
+	__s32 references;
+	__s32 mappings;
+};
+
+_Static_assert(sizeof(struct handle) == 48, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/* Default pools have the ordinal of their device as their address: no pointer is that small. */
+struct pool_key {
+	__u64 pool;
+	__u64 image;
+};
+
+_Static_assert(sizeof(struct pool_key) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct pool {
+	__s64 in_use;
+	__s64 peak; /* of in_use, since the pool was last trimmed */
+	__u64 threshold; /* what it keeps when the program synchronises */
+	__s32 device;
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct pool) == 32, "mirrored in agent/gpuheap/tracer/abi.py");
 
 struct failure_key {
-	__u32 image;
+	__u64 image;
 	__u32 code; /* CUresult */
+	__u32 pad;
 };
 
-_Static_assert(sizeof(struct failure_key) == 8, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct failure_key) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /* Index of map `losses`: each way in which something is lost or blurred. */
 enum loss {
 	LOSS_RING_FULL, /* an event for the agent */
+	LOSS_SPILL_FULL, /* what a process does with allocations that are not in `live` */
 	LOSS_PENDING_FULL, /* a call whose return could not be awaited */
 	LOSS_LIVE_FULL, /* an allocation whose free will be unknown */
-	LOSS_SITES_FULL, /* an allocation that is in no total */
+	LOSS_SITES_FULL, /* an allocation that is charged to its process, but to no stack */
 	LOSS_STACKS_FULL, /* a stack; its bytes are kept without it */
 	LOSS_CODES_FULL, /* the name of a code object */
 	LOSS_IMAGES_FULL, /* a process */
 	LOSS_FAILURES_FULL, /* a failed call */
+	LOSS_THREADS_FULL, /* a thread's calls, or its stacks */
+	LOSS_HANDLES_FULL, /* a handle, or a mapping of one */
+	LOSS_CONTEXTS_FULL, /* a context or graph: what it owns is not freed with it */
+	LOSS_POOLS_FULL, /* what a pool retains */
 	LOSS_FAULT, /* memory of the process that could not be read */
 	LOSS_TRUNCATED_STACK, /* the outer frames of a deep stack */
 	LOSS_NO_THREAD_STATE, /* the Python stack of a thread, in a process that has Python */
 	LOSS_UNKNOWN_FREE, /* a free of what was allocated before tracing began */
+	LOSS_UNKNOWN_RELEASE, /* the release of a handle that is not known, or was released before */
 	LOSS_UNMATCHED_RETURN, /* the return of a call that began before tracing did */
+	LOSS_ADDRESS_REUSED, /* an address came again though its free was not seen */
+	LOSS_UNKNOWN_DEVICE, /* an allocation on a GPU that is not known */
 	LOSS_REASONS,
 };
 
@@ -143,6 +310,10 @@ enum event_type {
 	EVENT_IMAGE = 1, /* a process was seen for the first time */
 	EVENT_IMAGE_END = 2, /* it exited or exec'ed; what it held is free */
 	EVENT_CODE = 3, /* a code object was seen for the first time */
+	EVENT_OUT_OF_MEMORY = 4,
+	EVENT_SPILL = 5, /* an allocation that is not in `live` */
+	EVENT_SPILL_FREE = 6, /* a free that may be of one */
+	EVENT_SPILL_KEEP = 7, /* ... and failed */
 };
 
 struct image_event {
@@ -152,24 +323,41 @@ struct image_event {
 	char name[16];
 };
 
-_Static_assert(sizeof(struct image_event) == 40, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct image_event) == 56, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct memory_event {
+	__u32 type;
+	__u32 moment;
+	__u64 asked;
+	struct site site;
+};
+
+_Static_assert(sizeof(struct memory_event) == 40, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct spill_event {
+	__u32 type;
+	__u32 pad;
+	struct live_key key;
+	struct live_value value;
+};
+
+_Static_assert(sizeof(struct spill_event) == 88, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /*
  * What names a frame, copied while the process lives. Strings are PyUnicode data: their length is in characters of the
- * width that `*_state` holds, and only what fits is here. `lines` is co_linetable.
+ * width that `*_state` holds, and only what fits is here. `lines` is co_linetable; with a short one, so is the event.
  */
 struct code_event {
 	__u32 type;
-	__u32 image;
+	__u32 tgid;
+	__u64 image;
 	__u64 code;
-	__u32 generation;
 	__u32 first_line;
 	__u32 name_length;
 	__u32 name_state;
 	__u32 file_length;
 	__u32 file_state;
 	__u32 lines_bytes; /* of which at most GPUHEAP_LINES_BYTES are here */
-	__u32 tgid;
 	__u64 lines_address;
 	__u8 name[GPUHEAP_NAME_BYTES];
 	__u8 file[GPUHEAP_NAME_BYTES];
@@ -177,5 +365,8 @@ struct code_event {
 };
 
 _Static_assert(sizeof(struct code_event) == 4664, "mirrored in agent/gpuheap/tracer/abi.py");
+
+#define GPUHEAP_SHORT_CODE_EVENT \
+	(sizeof(struct code_event) - GPUHEAP_LINES_BYTES + GPUHEAP_SHORT_LINES_BYTES)
 
 #endif

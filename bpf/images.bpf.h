@@ -21,7 +21,26 @@ struct {
 	__type(value, struct interpreter);
 } interpreters SEC(".maps");
 
-__u32 last_image = 0;
+/* Processes that are older than the tracing, and have exec'ed since: their memory is known from its beginning. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 4096);
+	__type(key, __u32); /* tgid */
+	__type(value, __u64); /* start_ns */
+} renewed SEC(".maps");
+
+static __always_inline __u64 start_of(struct task_struct *task)
+{
+	return BPF_CORE_READ(task, group_leader, start_boottime);
+}
+
+static __always_inline __u64 tracing_began(void)
+{
+	__u32 zero = 0;
+	struct settings *set = bpf_map_lookup_elem(&settings, &zero);
+
+	return set ? set->began_ns : 0;
+}
 
 static __always_inline void tell_image(__u32 type, __u32 tgid, const struct image *image)
 {
@@ -38,28 +57,28 @@ static __always_inline void tell_image(__u32 type, __u32 tgid, const struct imag
 	bpf_ringbuf_submit(event, 0);
 }
 
-/* The id of the calling process's image, 0 when there is no room for it. */
-static __always_inline __u32 image_of(__u32 tgid)
+/* The calling process's image; NULL when there is no room for it. */
+static __noinline struct image *image_of(__u32 tgid)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct image made = {};
 	struct image *image;
+	__u64 *start;
 
 	image = bpf_map_lookup_elem(&images, &tgid);
 	if (image)
-		return image->id;
-	made.start_ns = BPF_CORE_READ(task, group_leader, start_boottime);
+		return image;
+	made.start_ns = start_of(task);
 	made.parent = BPF_CORE_READ(task, real_parent, tgid);
-	made.id = __sync_fetch_and_add(&last_image, 1) + 1;
-	if (!bpf_map_update_elem(&images, &tgid, &made, BPF_NOEXIST)) {
+	made.id = unique();
+	start = bpf_map_lookup_elem(&renewed, &tgid);
+	made.late = made.start_ns < tracing_began() && !(start && *start == made.start_ns);
+	if (!bpf_map_update_elem(&images, &tgid, &made, BPF_NOEXIST))
 		tell_image(EVENT_IMAGE, tgid, &made);
-		return made.id;
-	}
-	image = bpf_map_lookup_elem(&images, &tgid); /* another thread was first */
-	if (image)
-		return image->id;
-	lost(LOSS_IMAGES_FULL);
-	return 0;
+	image = bpf_map_lookup_elem(&images, &tgid); /* or another thread was first */
+	if (!image)
+		lost(LOSS_IMAGES_FULL);
+	return image;
 }
 
 static __always_inline void end_image(__u32 tgid)
@@ -73,6 +92,15 @@ static __always_inline void end_image(__u32 tgid)
 	ended = *image;
 	bpf_map_delete_elem(&images, &tgid);
 	tell_image(EVENT_IMAGE_END, tgid, &ended);
+}
+
+static __always_inline void renew_image(__u32 tgid)
+{
+	__u64 start = start_of((void *)bpf_get_current_task());
+
+	end_image(tgid);
+	if (start < tracing_began())
+		bpf_map_update_elem(&renewed, &tgid, &start, BPF_ANY);
 }
 
 #endif

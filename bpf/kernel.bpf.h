@@ -17,6 +17,11 @@
 
 #define EEXIST 17
 
+#define READ(into, from) bpf_probe_read_user(&(into), sizeof(into), (const void *)(from))
+
+/* Without the old value: kernels before 5.12 have no other. */
+#define ADD(counter, amount) ((void)__sync_fetch_and_add(&(counter), (amount)))
+
 struct thread_struct {
 	unsigned long fsbase;
 } CORE;
@@ -35,5 +40,20 @@ struct task_struct {
 	struct signal_struct *signal;
 	struct thread_struct thread;
 } CORE;
+
+/*
+ * A number that is never given again: nanoseconds, and the CPU, as two of them can be at the same place in time. Wraps in
+ * 200 days.
+ */
+static __always_inline __u64 unique(void)
+{
+	return (bpf_ktime_get_ns() << 10) | (bpf_get_smp_processor_id() & 1023);
+}
+
+static __always_inline __u64 mix(__u64 hash, __u64 value)
+{
+	hash = (hash ^ value) * 0x9e3779b97f4a7c15ULL;
+	return hash ^ (hash >> 29);
+}
 
 #endif

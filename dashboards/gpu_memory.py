@@ -10,6 +10,7 @@ from grafana_foundation_sdk.builders import dashboard, table, timeseries
 from grafana_foundation_sdk.models.dashboard import DashboardCursorSync
 
 from gpuheap import contract
+from gpuheap.heap.model import MemoryKind
 
 from . import panels
 
@@ -17,9 +18,13 @@ UID: Final = "gpuheap-memory"
 
 # The agent's labels; that of the cluster is added to metrics by Azure Monitor, to profiles by the agent.
 ON_NODES: Final = '{cluster=~"$cluster", node=~"$node"}'
-SELECTED: Final = '{cluster=~"$cluster", node=~"$node", process=~"$process"}'
+OF_PROCESSES: Final = '{cluster=~"$cluster", node=~"$node", process=~"$process"}'
+# One kind at a time: bytes of different kinds are never added up.
+SELECTED: Final = '{cluster=~"$cluster", node=~"$node", process=~"$process", kind="$kind"}'
 # Without the format, Grafana would write several chosen values in a form that is no regular expression.
-SELECTED_PROFILES: Final = '{cluster=~"${cluster:regex}", node=~"${node:regex}", process=~"${process:regex}"}'
+SELECTED_PROFILES: Final = (
+    '{cluster=~"${cluster:regex}", node=~"${node:regex}", process=~"${process:regex}", kind="$kind"}'
+)
 
 # Names of Inspektor Gadget's own GPU gadgets and of their profiles:
 # https://github.com/inspektor-gadget/grafana-dashboards/tree/main/dashboards/gpu-observability
@@ -35,11 +40,11 @@ NOW_DELAY: Final = "5s"
 
 _SECONDS: Final = contract.DEFAULT_PUSH_INTERVAL_SECONDS
 ABOUT_FLAME_GRAPHS: Final = f"""\
-**Reading the flame graphs.** Width is bytes of GPU memory, callers above callees. Each agent pushes what is
-in use every {_SECONDS} s, and Pyroscope **adds up** all pushes of the window that it is asked for: over an
-hour, 1 GiB that is simply held shows as {3600 // _SECONDS} GiB. *In use now* therefore always looks at one
-push, whatever the time range above; for sizes over time read the curves. *Allocated* is a sum by nature and
-follows the time range.
+**Reading the flame graphs.** Width is bytes of the chosen *kind of memory*, callers above callees; kinds are
+never added up. Each agent pushes what is in use every {_SECONDS} s, and Pyroscope **adds up** all pushes of the
+window that it is asked for: over an hour, 1 GiB that is simply held shows as {3600 // _SECONDS} GiB. *In use now*
+therefore always looks at one push, whatever the time range above; for sizes over time read the curves.
+*Allocated* is a sum by nature and follows the time range.
 """
 
 
@@ -73,17 +78,25 @@ def build() -> dashboard.Dashboard:
                 f'label_values({contract.IN_USE_BYTES}{{cluster=~"$cluster", node=~"$node"}}, process)',
             )
         )
+        .with_variable(
+            panels.choice(
+                "kind", "Kind of memory", [kind.value for kind in MemoryKind], MemoryKind.DEVICE.value
+            )
+        )
         .with_row(dashboard.Row("Who holds GPU memory"))
         .with_panel(_in_use())
         .with_panel(_top_processes())
         .with_panel(_allocation_rate())
         .with_panel(_balance())
+        .with_panel(_kinds())
+        .with_panel(_pools())
         .with_row(dashboard.Row("Which lines hold it"))
         .with_panel(panels.note(ABOUT_FLAME_GRAPHS, height=4))
         .with_panel(_flame_graph_in_use())
         .with_panel(_flame_graph_allocated())
         .with_row(dashboard.Row("What went wrong"))
         .with_panel(_failures())
+        .with_panel(_joined_late())
         .with_panel(_lost_events())
         .with_panel(_pushes())
         .with_row(dashboard.Row("Inspektor Gadget"))
@@ -96,11 +109,12 @@ def build() -> dashboard.Dashboard:
 def _in_use() -> timeseries.Panel:
     return panels.series(
         "In use by process",
-        "Bytes allocated and not freed. A line that climbs and never falls is a leak, or an unlimited cache.",
+        "Bytes of the chosen kind, allocated and not freed. A line that climbs and never falls is a leak, or an "
+        "unlimited cache. A device is the process's own number for the GPU.",
         "bytes",
         panels.query(
-            f"sum by (node, process, pid) ({contract.IN_USE_BYTES}{SELECTED})",
-            "{{process}} {{pid}} on {{node}}",
+            f"sum by (node, process, pid, device) ({contract.IN_USE_BYTES}{SELECTED})",
+            "{{process}} {{pid}} on {{node}}, device {{device}}",
         ),
     )
 
@@ -108,9 +122,9 @@ def _in_use() -> timeseries.Panel:
 def _top_processes() -> table.Panel:
     return panels.ranking(
         "Largest processes now",
-        "The ten processes that hold most.",
+        "The ten that hold most of the chosen kind, by GPU.",
         "bytes",
-        f"topk(10, sum by (node, process, pid) ({contract.IN_USE_BYTES}{SELECTED}))",
+        f"topk(10, sum by (node, process, pid, device, gpu) ({contract.IN_USE_BYTES}{SELECTED}))",
     )
 
 
@@ -120,8 +134,8 @@ def _allocation_rate() -> timeseries.Panel:
         "Memory asked for and got. High beside a flat curve of use: freed and taken again, which costs time.",
         "Bps",
         panels.query(
-            f"sum by (node, process) (rate({contract.ALLOCATED_BYTES}{SELECTED}[$__rate_interval]))",
-            "{{process}} on {{node}}",
+            f"sum by (node, process, device) (rate({contract.ALLOCATED_BYTES}{SELECTED}[$__rate_interval]))",
+            "{{process}} on {{node}}, device {{device}}",
         ),
     )
 
@@ -132,9 +146,35 @@ def _balance() -> timeseries.Panel:
         "Growth by process. Above zero for hours: something is kept that should have been let go.",
         "bytes",
         panels.query(
-            f"sum by (node, process) (increase({contract.ALLOCATED_BYTES}{SELECTED}[15m]))"
-            f" - sum by (node, process) (increase({contract.FREED_BYTES}{SELECTED}[15m]))",
-            "{{process}} on {{node}}",
+            f"sum by (node, process, device) (increase({contract.ALLOCATED_BYTES}{SELECTED}[15m]))"
+            f" - sum by (node, process, device) (increase({contract.FREED_BYTES}{SELECTED}[15m]))",
+            "{{process}} on {{node}}, device {{device}}",
+        ),
+    )
+
+
+def _kinds() -> timeseries.Panel:
+    return panels.series(
+        "In use by kind",
+        "Every kind of memory of a process, a line each. They are not parts of one sum: managed memory moves, "
+        "pinned memory is the host's, arrays are estimated, graphs take theirs while they run, and what is "
+        "imported belongs to another process.",
+        "bytes",
+        panels.query(
+            f"sum by (node, process, kind) ({contract.IN_USE_BYTES}{OF_PROCESSES})",
+            "{{process}} on {{node}}, {{kind}}",
+        ),
+    )
+
+
+def _pools() -> timeseries.Panel:
+    return panels.series(
+        "Kept by memory pools",
+        "Freed in stream order and kept by the pool: taken on the GPU, used by nobody, and in no other panel.",
+        "bytes",
+        panels.query(
+            f"sum by (node, process, pid, device) ({contract.POOL_RETAINED_BYTES}{OF_PROCESSES})",
+            "{{process}} {{pid}} on {{node}}, device {{device}}",
         ),
     )
 
@@ -142,7 +182,7 @@ def _balance() -> timeseries.Panel:
 def _flame_graph_in_use() -> dashboard.Panel:
     panel = panels.flame_graph(
         "In use now, by line",
-        f"The last push of every chosen process, at most {NOW_WINDOW} and {NOW_DELAY} old.",
+        f"The last push of every chosen process, of one kind of memory, at most {NOW_WINDOW} and {NOW_DELAY} old.",
         contract.profile_type_id("inuse_space"),
         SELECTED_PROFILES,
     )
@@ -152,7 +192,7 @@ def _flame_graph_in_use() -> dashboard.Panel:
 def _flame_graph_allocated() -> dashboard.Panel:
     return panels.flame_graph(
         "Allocated in the time range, by line",
-        "Everything that was allocated, whether it was freed or not.",
+        "Everything of the chosen kind that was allocated, whether it was freed or not.",
         contract.profile_type_id("alloc_space"),
         SELECTED_PROFILES,
     )
@@ -161,19 +201,28 @@ def _flame_graph_allocated() -> dashboard.Panel:
 def _failures() -> timeseries.Panel:
     return panels.series(
         "Failed allocations",
-        "Calls that the driver refused: out of memory, mostly.",
+        "Calls that the driver refused, by its error code; 2 is out of memory.",
         "short",
         panels.query(
-            f"sum by (node, process) (increase({contract.FAILURES}{SELECTED}[$__rate_interval]))",
-            "{{process}} on {{node}}",
+            f"sum by (node, process, code) (increase({contract.FAILURES}{OF_PROCESSES}[$__rate_interval]))",
+            "{{process}} on {{node}}, CUDA error {{code}}",
         ),
+    )
+
+
+def _joined_late() -> table.Panel:
+    return panels.ranking(
+        "Processes that are seen in part",
+        "They ran before tracing began: what they had allocated by then is in no panel. Restart them to see all of it.",
+        "short",
+        f"sum by (node, process, pid) ({contract.JOINED_LATE}{OF_PROCESSES})",
     )
 
 
 def _lost_events() -> timeseries.Panel:
     return panels.series(
         "Lost events",
-        "What the tracer could not count or name, by reason. Above zero, the figures here are too small.",
+        "What the tracer could not count or name, by reason. Above zero, figures here lack something or are blurred.",
         "short",
         panels.query(
             f"sum by (node, reason) (increase({contract.LOST_EVENTS}{ON_NODES}[$__rate_interval]))",

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of panel that our dashboards are made of: what every one of a kind has in common."""
 
+from collections.abc import Sequence
 from typing import Final, Literal
 
 from grafana_foundation_sdk.builders import (
@@ -101,4 +102,19 @@ def label_values(name: str, label: str, expression: str) -> dashboard.QueryVaria
         .current(everything)
         .refresh(models.VariableRefresh.ON_TIME_RANGE_CHANGED)
         .sort(models.VariableSort.ALPHABETICAL_ASC)
+    )
+
+
+def choice(name: str, label: str, values: Sequence[str], default: str) -> dashboard.CustomVariable:
+    """A variable that holds one of some fixed values, never several: what it selects may be added up."""
+    options = [models.VariableOption(selected=value == default, text=value, value=value) for value in values]
+    (chosen,) = (option for option in options if option.selected)
+    return (
+        dashboard.CustomVariable(name)
+        .label(label)
+        .values(",".join(values))
+        .options(options)
+        .current(chosen)
+        .multi(False)
+        .include_all(False)
     )

@@ -12,6 +12,7 @@ import pytest
 
 from localcloud.cloud import LocalCloud
 from localcloud.toolchain import NotSetUp, resolve
+from tests.kernels import archive
 
 BPF_MAP_CREATE: Final = 0
 BPF_MAP_TYPE_ARRAY: Final = 2
@@ -87,4 +88,5 @@ NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "cluster": _lacks_tools,
     "engine": _lacks_tools,
     "gpu": _lacks_gpu,
+    "kernels": archive.lacks,
 }

@@ -34,16 +34,28 @@ def profile_type_id(sample_type: str) -> str:
     return ":".join((PROFILE_NAME, sample_type, unit, *PERIOD_TYPE))
 
 
-# Metrics. Labels of the per-process families: PROCESS_LABELS.
+# Metrics. Labels of the memory families: PROCESS_LABELS. A sum over them must keep `kind` apart.
 IN_USE_BYTES: Final = "gpuheap_memory_in_use_bytes"
 IN_USE_OBJECTS: Final = "gpuheap_memory_in_use_objects"
 ALLOCATED_BYTES: Final = "gpuheap_memory_allocated_bytes_total"
 ALLOCATED_OBJECTS: Final = "gpuheap_memory_allocated_objects_total"
 FREED_BYTES: Final = "gpuheap_memory_freed_bytes_total"
+POOL_RETAINED_BYTES: Final = "gpuheap_pool_retained_bytes"
+"""What stream-ordered pools keep beyond their allocations, with POOL_LABELS: part of no memory family."""
+JOINED_LATE: Final = "gpuheap_process_joined_late"
+"""1 for each process that ran before tracing began: what it allocated before is in no other family."""
 FAILURES: Final = "gpuheap_allocation_failures_total"
 LOST_EVENTS: Final = "gpuheap_lost_events_total"
-"""By `reason`: one for each way in which something was lost or blurred."""
+"""By `reason`: one for each way in which something was lost or blurred, from the start."""
 PUSHED_PROFILES: Final = "gpuheap_profiles_pushed_total"
 """By `outcome`: stored, refused (never retried), failed (no connection, no answer), dropped (queue full, stopping)."""
 
-PROCESS_LABELS: Final = ("node", "process", "pid", "kind")
+KIND_LABEL: Final = "kind"
+"""Of `gpuheap.heap.model.MemoryKind`. In metrics and profiles alike."""
+DEVICE_LABEL: Final = "device"
+"""The process's own number for the GPU, `host` or `unknown`."""
+GPU_LABEL: Final = "gpu"
+"""UUID of the GPU or MIG slice; empty in metrics, and missing in profiles, when it could not be found out."""
+
+PROCESS_LABELS: Final = ("node", "process", "pid", KIND_LABEL, DEVICE_LABEL, GPU_LABEL)
+POOL_LABELS: Final = ("node", "process", "pid", DEVICE_LABEL, GPU_LABEL)

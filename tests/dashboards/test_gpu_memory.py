@@ -53,6 +53,43 @@ def test_every_label_of_a_process_is_one_that_the_agent_sets(targets: list[dict[
         assert grouped <= set(contract.PROCESS_LABELS)
 
 
+def test_no_query_adds_up_memory_of_several_kinds(targets: list[dict[str, Any]]) -> None:
+    found = [
+        (grouped, selected)
+        for target in targets
+        for grouped, selected in re.findall(
+            r"sum by \(([^)]*)\) \((?:rate\(|increase\()?gpuheap_memory_\w+(\{[^}]*\})",
+            target.get("expr", ""),
+        )
+    ]
+    assert len(found) == " ".join(target.get("expr", "") for target in targets).count("gpuheap_memory_")
+    for grouped, selected in found:
+        assert "kind" in grouped.split(", ") or 'kind="$kind"' in selected, (grouped, selected)
+
+
+def test_a_flame_graph_of_ours_is_of_one_kind(targets: list[dict[str, Any]]) -> None:
+    selectors = [
+        target["labelSelector"]
+        for target in targets
+        if target.get("profileTypeId", "").startswith("gpu_memory:")
+    ]
+    assert len(selectors) == 2
+    assert all('kind="$kind"' in selector for selector in selectors)
+
+
+def test_the_kind_is_one_of_the_agents_and_device_memory_at_first(dashboard: dict[str, Any]) -> None:
+    (kind,) = (variable for variable in dashboard["templating"]["list"] if variable["name"] == "kind")
+    assert kind["current"]["value"] == "device"
+    assert not kind["multi"] and not kind["includeAll"], "several values would be added up"
+    assert kind["query"] == "device,managed,pinned_host,array,graph,imported"
+
+
+def test_curves_of_memory_tell_devices_or_kinds_apart(targets: list[dict[str, Any]]) -> None:
+    for target in targets:
+        if re.search(r"gpuheap_(memory|pool)_", target.get("expr", "")) and target.get("legendFormat"):
+            assert re.search(r"\{\{(device|kind)\}\}", target["legendFormat"]), target["expr"]
+
+
 def test_the_flame_graph_of_now_looks_at_one_push(dashboard: dict[str, Any]) -> None:
     (panel,) = (panel for panel in dashboard["panels"] if panel.get("title") == "In use now, by line")
     assert panel["type"] == "flamegraph"
@@ -72,7 +109,7 @@ def test_every_query_goes_to_a_data_source_that_can_be_chosen(
     dashboard: dict[str, Any], targets: list[dict[str, Any]]
 ) -> None:
     variables = {variable["name"] for variable in dashboard["templating"]["list"]}
-    assert {"prom_ds", "pyroscope_ds", "cluster", "node", "process"} <= variables
+    assert {"prom_ds", "pyroscope_ds", "cluster", "node", "process", "kind"} <= variables
     assert {target["datasource"]["uid"] for target in targets} == {"${prom_ds}", "${pyroscope_ds}"}
     used = set(re.findall(r"\$\{?([a-z_]+)", json.dumps(dashboard["panels"])))
     assert used - {"__rate_interval"} <= variables

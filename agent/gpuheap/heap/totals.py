@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Arithmetic on totals: sums, what happened between two readings, grouping by process.
+"""Arithmetic on totals: sums, what happened between two readings, grouping by process, kind and device.
 
 Pure. Bytes of different memory kinds never meet here: every grouping keeps the kind in its key.
 """
 
 from collections.abc import Iterable, Mapping
 from dataclasses import fields
-from typing import Final
+from typing import Final, NamedTuple
 
-from gpuheap.heap.model import MemoryKind, Process, Reading, Site, Totals
+from gpuheap.heap.model import Device, MemoryKind, Process, Reading, Site, Totals
 
 _FIELDS: Final = tuple(field.name for field in fields(Totals))
 NOTHING: Final = Totals()
@@ -50,9 +50,21 @@ def between(earlier: Reading | None, later: Reading) -> dict[Site, Totals]:
     return result
 
 
-def by_process(totals: Mapping[Site, Totals]) -> dict[tuple[Process, MemoryKind], Totals]:
-    """Totals of each process and memory kind, over its threads and stacks."""
-    groups: dict[tuple[Process, MemoryKind], list[Totals]] = {}
+class Group(NamedTuple):
+    """Whose memory, of which kind, and where: what may be added up."""
+
+    process: Process
+    kind: MemoryKind
+    device: Device
+
+
+def group_of(site: Site) -> Group:
+    return Group(site.process, site.kind, site.device)
+
+
+def by_process(totals: Mapping[Site, Totals]) -> dict[Group, Totals]:
+    """Totals of each process, memory kind and device, over its threads, stacks and calls."""
+    groups: dict[Group, list[Totals]] = {}
     for site, one in totals.items():
-        groups.setdefault((site.process, site.kind), []).append(one)
+        groups.setdefault(group_of(site), []).append(one)
     return {key: total(group) for key, group in groups.items()}

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final, Protocol
 
+from gpuheap.heap.losses import loss_notes
 from gpuheap.heap.model import Reading
 from gpuheap.heap.samples import SiteValues, of_end, of_interval
 from gpuheap.heap.totals import by_process
@@ -17,7 +18,6 @@ from gpuheap.node.log import LOGGER, line
 from gpuheap.node.pushes import Push, pushes
 from gpuheap.node.settings import AgentSettings
 from gpuheap.node.source import Source
-from gpuheap.profile.build import loss_notes
 
 POLL_SECONDS: Final = 0.5
 """The longest wait in the tracer: how fast the loop sees that it is to stop, also where no signal wakes it."""
@@ -85,6 +85,7 @@ class Service:
             time_unix_ns=time_unix_ns,
             duration_ns=max(0, time_unix_ns - self._earlier_ns),
             notes=loss_notes(reading.losses),
+            joined_late=reading.joined_late,
         )
         if self._sink is not None:
             self._sink.submit(profiles)
@@ -94,7 +95,7 @@ class Service:
         LOGGER.info(
             line(
                 "reading",
-                processes=len({process for process, _ in by_process(reading.totals)}),
+                processes=len({site.process for site in reading.totals}),
                 ended=len(reading.exited),
                 stacks=len(reading.totals),
                 **_in_use(reading),
@@ -107,7 +108,7 @@ class Service:
 def _in_use(reading: Reading) -> dict[str, int]:
     """`in_use_bytes_KIND` for each memory kind."""
     sums: dict[str, int] = {}
-    for (_, kind), totals in by_process(reading.totals).items():
-        name = f"in_use_bytes_{kind.value}"
+    for group, totals in by_process(reading.totals).items():
+        name = f"in_use_bytes_{group.kind.value}"
         sums[name] = sums.get(name, 0) + totals.in_use_bytes
     return sums

@@ -11,9 +11,8 @@ from typing import Final
 
 from gpuheap.heap.functions import NO_STACK
 from gpuheap.heap.model import Frame, Site
-from gpuheap.heap.quantities import count_text
 from gpuheap.heap.samples import SiteValues
-from gpuheap.profile.model import KIND, PID, PROCESS, THREAD, Profile, Sample
+from gpuheap.profile.model import CALL, DEVICE, GPU, KIND, PID, PROCESS, THREAD, Profile, Sample
 
 UNNAMED: Final = "<unnamed>"
 
@@ -22,6 +21,9 @@ _LABELS: Final[Mapping[str, Callable[[Site], str]]] = {
     PROCESS: lambda site: site.process.name,
     THREAD: lambda site: str(site.thread_id),
     KIND: lambda site: site.kind.value,
+    DEVICE: lambda site: site.device.text,
+    GPU: lambda site: site.device.uuid,
+    CALL: lambda site: site.call,
 }
 
 
@@ -39,7 +41,7 @@ def build(
     """
     merged: dict[tuple[tuple[Frame, ...], tuple[tuple[str, str], ...]], tuple[int, ...]] = {}
     for site, values in site_values.items():
-        key = (_named(site.stack), tuple(sorted((name, _LABELS[name](site)) for name in label_names)))
+        key = (_named(site.stack), _labels(site, label_names))
         known = merged.get(key)
         merged[key] = tuple(map(add, known, values)) if known is not None else values
     samples = tuple(
@@ -50,11 +52,10 @@ def build(
     return Profile(samples=samples, time_unix_ns=time_unix_ns, duration_ns=duration_ns, notes=tuple(notes))
 
 
-def loss_notes(losses: Mapping[str, int]) -> tuple[str, ...]:
-    """One sentence for each reason for which something was lost or blurred; none when nothing was."""
-    return tuple(
-        f"lost or blurred: {reason}, {count_text(n, 'time')}" for reason, n in sorted(losses.items()) if n
-    )
+def _labels(site: Site, names: Sequence[str]) -> tuple[tuple[str, str], ...]:
+    """Sorted. One without a value is left out: in pprof, an empty text is no text."""
+    values = ((name, _LABELS[name](site)) for name in names)
+    return tuple(sorted((name, value) for name, value in values if value))
 
 
 def _named(stack: tuple[Frame, ...]) -> tuple[Frame, ...]:

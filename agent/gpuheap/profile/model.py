@@ -10,13 +10,19 @@ from gpuheap.heap.model import Frame
 PID: Final = "pid"
 PROCESS: Final = "process"
 THREAD: Final = "thread"
-KIND: Final = "kind"
-FILE_LABELS: Final = (PID, PROCESS, THREAD, KIND)
+KIND: Final = contract.KIND_LABEL
+DEVICE: Final = contract.DEVICE_LABEL
+GPU: Final = contract.GPU_LABEL
+CALL: Final = "call"
+"""The driver function that was called."""
+
+FILE_LABELS: Final = (PID, PROCESS, THREAD, KIND, DEVICE, GPU, CALL)
 """Labels of each sample in a file."""
 
-PUSH_SAMPLE_LABELS: Final = (KIND,)
-"""Labels of each sample in a push. Pyroscope makes a series of each combination of string labels: a thread id there
-would multiply the series without end; process and pid are labels of the whole series."""
+PUSH_SAMPLE_LABELS: Final = (KIND, DEVICE, GPU)
+"""Labels of each sample in a push: those of its series, so that the profile says by itself what its bytes are.
+Pyroscope makes a series of each combination of string labels: a thread id there would multiply the series without end,
+and a call without need."""
 
 
 class ProfileError(Exception):

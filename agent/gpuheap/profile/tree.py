@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the page draws, as plain JSON values: for each process the tree of its stacks and the table of its functions.
+"""What the page draws, as plain JSON values: trees of stacks and tables of functions, of each process's memory.
 
 Pure. Trees are flat lists in which a parent comes before its children: a stack may be deeper than JSON writers nest.
-Values of different memory kinds are never added up: each kind has its own views.
+Values of different memory kinds are never added up: `views` says what is.
 """
 
 from collections.abc import Iterable
@@ -10,50 +10,39 @@ from typing import Any, Final
 
 from gpuheap.heap.functions import NO_STACK, by_function
 from gpuheap.heap.model import Frame
-from gpuheap.profile.model import KIND, PID, PROCESS, Profile, Sample
-
-_Key = tuple[str, str, str]
+from gpuheap.profile.model import Profile, Sample
+from gpuheap.profile.views import Key, in_order, key_of, views
 
 NO_PARENT: Final = -1
 
 
 def page_data(profile: Profile) -> dict[str, Any]:
-    """Frames, one group for each (process, memory kind), and the views among which a reader chooses.
+    """Frames, one group for each process, memory kind and device, and the views among which a reader chooses.
 
-    A node is [parent, frame, line, value of each sample type]; a function is [frame, line, self values, total values],
-    where line is the heaviest one by the default sample type.
+    A view names its process and memory, and has parts, [group, name], which are drawn side by side. A node is [parent,
+    frame, line, value of each sample type]; a function is [frame, line, self values, total values], where line is the
+    heaviest one by the default sample type.
     """
     frames = _Frames()
-    types = [entry.name for entry in profile.sample_types]
-    default = types.index(profile.default_sample_type)
-    groups: dict[_Key, list[Sample]] = {}
+    default = [entry.name for entry in profile.sample_types].index(profile.default_sample_type)
+    groups: dict[Key, list[Sample]] = {}
     for sample in profile.samples:
-        groups.setdefault((sample.label(PROCESS), sample.label(PID), sample.label(KIND)), []).append(sample)
-    ordered = sorted(groups, key=lambda key: (-_total(groups[key], default), -_total(groups[key], 0), key))
-    several_kinds = len({kind for _, _, kind in groups}) > 1
-    views = [
+        groups.setdefault(key_of(sample), []).append(sample)
+    ordered = in_order({key: _totals(samples) for key, samples in groups.items()}, default)
+    shown = [
         {
-            "label": _label(key, several_kinds),
-            "groups": [number],
-            "functions": _functions(groups[key], frames, default),
+            "process": view.process,
+            "memory": view.memory,
+            "parts": [[ordered.index(key), name] for key, name in view.parts.items()],
+            "functions": _functions((one for key in view.parts for one in groups[key]), frames, default),
         }
-        for number, key in enumerate(ordered)
+        for view in views(ordered)
     ]
-    for kind in sorted({kind for _, _, kind in groups}):
-        members = [number for number, key in enumerate(ordered) if key[2] == kind]
-        if len(members) > 1:
-            samples = [sample for number in members for sample in groups[ordered[number]]]
-            label = f"all processes ({kind})" if several_kinds else "all processes"
-            views.append(
-                {"label": label, "groups": members, "functions": _functions(samples, frames, default)}
-            )
     return {
         "types": [{"name": entry.name, "unit": entry.unit} for entry in profile.sample_types],
         "defaultType": default,
-        "groups": [
-            {"label": _label(key, several_kinds), "nodes": _nodes(groups[key], frames)} for key in ordered
-        ],
-        "views": views,
+        "groups": [{"gpu": key.gpu, "nodes": _nodes(groups[key], frames)} for key in ordered],
+        "views": shown,
         "frames": frames.table,
     }
 
@@ -73,16 +62,8 @@ class _Frames:
         return self._numbers[key]
 
 
-def _total(samples: Iterable[Sample], measure: int) -> int:
-    return sum(sample.values[measure] for sample in samples)
-
-
-def _label(key: _Key, with_kind: bool) -> str:
-    process, pid, kind = key
-    label = (
-        f"{process} (pid {pid})" if process and pid else process or (f"pid {pid}" if pid else "all samples")
-    )
-    return f"{label}, {kind}" if with_kind and kind else label
+def _totals(samples: Iterable[Sample]) -> tuple[int, ...]:
+    return tuple(map(sum, zip(*(sample.values for sample in samples), strict=True)))
 
 
 def _nodes(samples: Iterable[Sample], frames: _Frames) -> list[list[int]]:

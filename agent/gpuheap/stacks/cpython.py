@@ -9,6 +9,7 @@ A version that is not known here is never guessed at.
 """
 
 import struct
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
@@ -19,9 +20,15 @@ SUPPORTED: Final = "3.11 to 3.14"
 # PyASCIIObject and PyCompactUnicodeObject since 3.12, when they lost `wstr`.
 _STRING: Final = {"string_length": 16, "string_state": 32, "string_ascii": 40, "string_compact": 56}
 
-# PyCodeObject.co_version in 3.12.1 and 3.13.0 (seen there to differ between code objects). Where it is not known, the
-# kernel side compares contents instead.
+# Numbers that are never given again within a process, by which the kernel side recognises a stack (bpf/python.bpf.h):
+# PyFunctionObject.func_version of 3.11.7 (0 until the function is called from specialised code), and
+# PyCodeObject.co_version of 3.12.1 and 3.13.0. Where there is none, contents are compared.
+_FUNCTION_VERSION: Final = 128
 _CODE_VERSION: Final = 92
+
+
+COUNTING: Final = ((3, 12), (3, 13))
+_DTOA_POOL_BYTES: Final = 2304  # PRIVATE_MEM in Include/internal/pycore_dtoa.h
 
 
 class Unsupported(Exception):
@@ -34,6 +41,7 @@ class Layout:
 
     interpreters_head: int
     threads_head: int
+    code_generation: int
     thread_next: int
     thread_id: int
     thread_frame: int
@@ -42,23 +50,26 @@ class Layout:
     frame_previous: int
     frame_instruction: int
     frame_owner: int
+    frame_versioned: int
+    version: int
     code_first_line: int
     code_file: int
     code_name: int
     code_lines: int
     code_instructions: int
-    code_version: int
     code_tag: int
     string_length: int
     string_state: int
     string_ascii: int
     string_compact: int
+    code_counter: int = 0
 
 
 _LAYOUTS: Final = {
     (3, 11): Layout(
         interpreters_head=40,
         threads_head=16,
+        code_generation=0,
         thread_next=8,
         thread_id=152,
         thread_frame=56,
@@ -67,12 +78,13 @@ _LAYOUTS: Final = {
         frame_previous=48,
         frame_instruction=56,
         frame_owner=69,
+        frame_versioned=0,  # f_func
+        version=_FUNCTION_VERSION,
         code_first_line=72,
         code_file=112,
         code_name=128,
         code_lines=136,
         code_instructions=184,
-        code_version=0,
         code_tag=0,
         string_length=16,
         string_state=32,
@@ -82,6 +94,7 @@ _LAYOUTS: Final = {
     (3, 12): Layout(
         interpreters_head=40,
         threads_head=72,
+        code_generation=0,
         thread_next=8,
         thread_id=136,
         thread_frame=56,
@@ -90,12 +103,13 @@ _LAYOUTS: Final = {
         frame_previous=8,
         frame_instruction=56,
         frame_owner=70,
+        frame_versioned=0,  # f_code
+        version=_CODE_VERSION,
         code_first_line=68,
         code_file=112,
         code_name=128,
         code_lines=136,
         code_instructions=192,
-        code_version=_CODE_VERSION,
         code_tag=0,
         **_STRING,
     ),
@@ -123,6 +137,21 @@ _GROUPS: Final = {
     (3, 13): (_RUNTIME, _INTERPRETER_313, _THREAD, _FRAME_313, _CODE),
     (3, 14): (_RUNTIME, _INTERPRETER_314, _THREAD, (*_FRAME_313, "stackpointer", "tlbc_index"), _CODE),
 }
+
+
+def code_counter(version: tuple[int, int], runtime: bytes, pointers: Mapping[int, int]) -> int:
+    """Where in `_PyRuntime` the main interpreter counts the code objects that it has made; 0 when it was not found.
+
+    `func_state.next_version` of 3.12 and 3.13: each new code object takes a number there, and functions can. In these
+    versions it comes right behind the dtoa state (Include/internal/pycore_interp.h), whose last field points at its
+    own memory pool, 2304 bytes before: no other pointer does. In the file it is 1. Where it is, differs with the patch
+    version; `pointers` are those in `_PyRuntime` to itself.
+    """
+    if version not in COUNTING:
+        return 0
+    places = [place + 8 for place, target in pointers.items() if place - target == _DTOA_POOL_BYTES]
+    counters = [place for place in places if runtime[place : place + 4] == b"\1\0\0\0"]
+    return counters[0] if len(counters) == 1 else 0
 
 
 def layout(version: tuple[int, int] | None, runtime: bytes) -> tuple[tuple[int, int], Layout]:
@@ -156,6 +185,7 @@ def _described(runtime: bytes) -> tuple[tuple[int, int], Layout]:
     found = Layout(
         interpreters_head=state["interpreters_head"],
         threads_head=interpreter["threads_head"],
+        code_generation=interpreter.get("code_object_generation", 0),
         thread_next=thread["next"],
         thread_id=thread["thread_id"],
         thread_frame=thread["current_frame"],
@@ -164,14 +194,15 @@ def _described(runtime: bytes) -> tuple[tuple[int, int], Layout]:
         frame_previous=frame["previous"],
         frame_instruction=frame["instr_ptr"],
         frame_owner=frame["owner"],
+        frame_versioned=frame["executable"],
+        version=_CODE_VERSION
+        if version == (3, 13) and (code["firstlineno"], code["filename"]) == (68, 112)
+        else 0,
         code_first_line=code["firstlineno"],
         code_file=code["filename"],
         code_name=code["qualname"],
         code_lines=code["linetable"],
         code_instructions=code["co_code_adaptive"],
-        code_version=_CODE_VERSION
-        if version == (3, 13) and (code["firstlineno"], code["filename"]) == (68, 112)
-        else 0,
         code_tag=3 if version >= (3, 14) else 0,
         **_STRING,
     )
@@ -185,5 +216,7 @@ def _check(found: Layout, version: tuple[int, int]) -> None:
     code = (found.code_first_line, found.code_file, found.code_name, found.code_lines)
     bounded = all(offset <= 72 for offset in frame) and found.frame_owner < 80 and all(o <= 152 for o in code)
     aligned = all(offset % 8 == 0 for offset in (*frame, found.code_file, found.code_name, found.code_lines))
-    if not bounded or not aligned or found.threads_head > 1 << 20 or found.interpreters_head > 1 << 20:
+    heads = (found.threads_head, found.interpreters_head, found.code_generation)
+    span = abs(found.thread_id - found.thread_frame) + 8
+    if span > 248 or not bounded or not aligned or any(offset > 1 << 20 for offset in heads):
         raise Unsupported(f"the offsets in CPython {version[0]}.{version[1]}'s _PyRuntime make no sense")

@@ -14,9 +14,14 @@ from elftools.elf.sections import SymbolTableSection
 MAX_FILE_BYTES: Final = 4 << 30
 MAX_SYMBOLS: Final = 200_000
 MAX_NAMES_BYTES: Final = 64 << 20
+MAX_OBJECT_BYTES: Final = 4 << 20
+MAX_RELOCATIONS_BYTES: Final = 64 << 20
 
 _SYMBOL: Final = struct.Struct("<IBBHQQ")  # Elf64_Sym: name, info, other, section, value, size
 _UNDEFINED: Final = 0
+_RELOCATION: Final = struct.Struct("<QQq")  # Elf64_Rela: place, info, addend
+_R_X86_64_64: Final = 1
+_R_X86_64_RELATIVE: Final = 8
 
 
 class NotUsable(Exception):
@@ -38,9 +43,16 @@ class Elf:
 
     symbols: dict[str, Symbol]
     contents: dict[str, bytes]
+    pointers: dict[int, int]
+    """Of the object that was asked about: pointers in it to itself. Place and target, from its beginning."""
 
 
-def read(path: Path, wanted: frozenset[str], contents: dict[str, int] | None = None) -> Elf:
+def read(
+    path: Path,
+    wanted: frozenset[str],
+    contents: dict[str, int] | None = None,
+    pointers_in: str | None = None,
+) -> Elf:
     """The exported symbols among `wanted`, and for names in `contents` as many bytes as asked from the file.
 
     Raises NotUsable.
@@ -56,7 +68,9 @@ def read(path: Path, wanted: frozenset[str], contents: dict[str, int] | None = N
                 for name, count in (contents or {}).items()
                 if name in symbols
             }
-            return Elf(symbols=symbols, contents=bytes_at)
+            own = symbols.get(pointers_in) if pointers_in else None
+            pointers = _pointers(elf, stream, own, pointers_in or "") if own else {}
+            return Elf(symbols=symbols, contents=bytes_at, pointers=pointers)
     except OSError as error:
         raise NotUsable(f"{path}: {error.strerror}") from error
     # pyelftools trusts what it reads: a hostile file surfaces as any of these.
@@ -90,6 +104,34 @@ def _symbols(elf: ELFFile, wanted: frozenset[str]) -> dict[str, Symbol]:
     ):
         if place in places and section != _UNDEFINED:
             found.setdefault(places[place], Symbol(address=address, offset=_offset(elf, address), size=size))
+    return found
+
+
+def _pointers(elf: ELFFile, stream: Any, own: Symbol, name: str) -> dict[int, int]:
+    """As the file has them, or as relocations will write them: by address, or by this symbol and a distance."""
+    begin, end = own.address, own.address + min(own.size, MAX_OBJECT_BYTES)
+    data = _bytes(stream, own.offset, end - begin)
+    found = {
+        8 * place: word - begin
+        for place, (word,) in enumerate(struct.iter_unpack("<Q", data[: len(data) // 8 * 8]))
+        if begin <= word < end
+    }
+    for table in elf.iter_sections("SHT_RELA"):
+        if table["sh_size"] > MAX_RELOCATIONS_BYTES or table["sh_entsize"] != _RELOCATION.size:
+            continue
+        relocations = table.data()
+        symbols = elf.get_section(table["sh_link"])
+        if not isinstance(symbols, SymbolTableSection):
+            continue
+        for place, info, addend in _RELOCATION.iter_unpack(
+            relocations[: len(relocations) // _RELOCATION.size * _RELOCATION.size]
+        ):
+            if not begin <= place < end:
+                continue
+            if info & 0xFFFFFFFF == _R_X86_64_RELATIVE:
+                found[place - begin] = addend - begin
+            elif info & 0xFFFFFFFF == _R_X86_64_64 and symbols.get_symbol(info >> 32).name == name:
+                found[place - begin] = addend
     return found
 
 

@@ -13,8 +13,23 @@ NAME_BYTES: Final = 256
 LINES_BYTES: Final = 4096
 
 
+class Settings(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("began_ns", ctypes.c_uint64),
+        ("live_share", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    ]
+
+
 class Image(ctypes.Structure):
-    _fields_: ClassVar = [("start_ns", ctypes.c_uint64), ("id", ctypes.c_uint32), ("parent", ctypes.c_uint32)]
+    _fields_: ClassVar = [
+        ("start_ns", ctypes.c_uint64),
+        ("id", ctypes.c_uint64),
+        ("parent", ctypes.c_uint32),
+        ("live", ctypes.c_uint32),
+        ("spilled", ctypes.c_uint32),
+        ("late", ctypes.c_uint32),
+    ]
 
 
 class Interpreter(ctypes.Structure):
@@ -22,6 +37,7 @@ class Interpreter(ctypes.Structure):
         ("runtime", ctypes.c_uint64),
         ("interpreters_head", ctypes.c_uint32),
         ("threads_head", ctypes.c_uint32),
+        ("code_generation", ctypes.c_uint32),
         ("thread_next", ctypes.c_uint32),
         ("thread_id", ctypes.c_uint32),
         ("thread_frame", ctypes.c_uint32),
@@ -30,26 +46,27 @@ class Interpreter(ctypes.Structure):
         ("frame_previous", ctypes.c_uint32),
         ("frame_instruction", ctypes.c_uint32),
         ("frame_owner", ctypes.c_uint32),
+        ("frame_versioned", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
         ("code_first_line", ctypes.c_uint32),
         ("code_file", ctypes.c_uint32),
         ("code_name", ctypes.c_uint32),
         ("code_lines", ctypes.c_uint32),
         ("code_instructions", ctypes.c_uint32),
-        ("code_version", ctypes.c_uint32),
         ("code_tag", ctypes.c_uint32),
         ("string_length", ctypes.c_uint32),
         ("string_state", ctypes.c_uint32),
         ("string_ascii", ctypes.c_uint32),
         ("string_compact", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("code_counter", ctypes.c_uint32),
     ]
 
 
 class Frame(ctypes.Structure):
     _fields_: ClassVar = [
         ("code", ctypes.c_uint64),
-        ("generation", ctypes.c_uint32),
         ("instruction", ctypes.c_uint32),
+        ("version", ctypes.c_uint32),
     ]
 
 
@@ -62,7 +79,14 @@ class Stack(ctypes.Structure):
 
 
 class Site(ctypes.Structure):
-    _fields_: ClassVar = [("stack", ctypes.c_uint64), ("image", ctypes.c_uint32), ("tid", ctypes.c_uint32)]
+    _fields_: ClassVar = [
+        ("stack", ctypes.c_uint64),
+        ("image", ctypes.c_uint64),
+        ("tid", ctypes.c_uint32),
+        ("device", ctypes.c_int16),
+        ("kind", ctypes.c_uint8),
+        ("call", ctypes.c_uint8),
+    ]
 
 
 class Totals(ctypes.Structure):
@@ -71,19 +95,90 @@ class Totals(ctypes.Structure):
         ("allocated_objects", ctypes.c_uint64),
         ("freed_bytes", ctypes.c_uint64),
         ("freed_objects", ctypes.c_uint64),
+        ("held_bytes", ctypes.c_uint64),
+        ("held_objects", ctypes.c_uint64),
+        ("moment", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
     ]
 
 
 class LiveKey(ctypes.Structure):
-    _fields_: ClassVar = [("address", ctypes.c_uint64), ("image", ctypes.c_uint32), ("pad", ctypes.c_uint32)]
+    _fields_: ClassVar = [
+        ("address", ctypes.c_uint64),
+        ("image", ctypes.c_uint64),
+        ("space", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    ]
 
 
 class LiveValue(ctypes.Structure):
-    _fields_: ClassVar = [("bytes", ctypes.c_uint64), ("site", Site)]
+    _fields_: ClassVar = [
+        ("bytes", ctypes.c_uint64),
+        ("site", Site),
+        ("owner", ctypes.c_uint64),
+        ("pool", ctypes.c_uint64),
+        ("reopened", ctypes.c_uint32),
+        ("returned", ctypes.c_uint32),
+    ]
+
+
+class Handle(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("bytes", ctypes.c_uint64),
+        ("site", Site),
+        ("id", ctypes.c_uint64),
+        ("references", ctypes.c_int32),
+        ("mappings", ctypes.c_int32),
+    ]
+
+
+class HandleKey(ctypes.Structure):
+    _fields_: ClassVar = [("value", ctypes.c_uint64), ("image", ctypes.c_uint64)]
+
+
+class Mapping(ctypes.Structure):
+    _fields_: ClassVar = [("handle", ctypes.c_uint64), ("id", ctypes.c_uint64), ("bytes", ctypes.c_uint64)]
+
+
+class PoolKey(ctypes.Structure):
+    _fields_: ClassVar = [("pool", ctypes.c_uint64), ("image", ctypes.c_uint64)]
+
+
+class Pool(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("in_use", ctypes.c_int64),
+        ("peak", ctypes.c_int64),
+        ("threshold", ctypes.c_uint64),
+        ("device", ctypes.c_int32),
+        ("pad", ctypes.c_uint32),
+    ]
+
+
+class OwnerKey(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("object", ctypes.c_uint64),
+        ("image", ctypes.c_uint64),
+        ("type", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    ]
+
+
+class Owner(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("id", ctypes.c_uint64),
+        ("device", ctypes.c_int32),
+        ("references", ctypes.c_int32),
+        ("primary", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    ]
 
 
 class FailureKey(ctypes.Structure):
-    _fields_: ClassVar = [("image", ctypes.c_uint32), ("code", ctypes.c_uint32)]
+    _fields_: ClassVar = [
+        ("image", ctypes.c_uint64),
+        ("code", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+    ]
 
 
 class ImageEvent(ctypes.Structure):
@@ -95,19 +190,36 @@ class ImageEvent(ctypes.Structure):
     ]
 
 
+class MemoryEvent(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("type", ctypes.c_uint32),
+        ("moment", ctypes.c_uint32),
+        ("asked", ctypes.c_uint64),
+        ("site", Site),
+    ]
+
+
+class SpillEvent(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("type", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("key", LiveKey),
+        ("value", LiveValue),
+    ]
+
+
 class CodeEvent(ctypes.Structure):
     _fields_: ClassVar = [
         ("type", ctypes.c_uint32),
-        ("image", ctypes.c_uint32),
+        ("tgid", ctypes.c_uint32),
+        ("image", ctypes.c_uint64),
         ("code", ctypes.c_uint64),
-        ("generation", ctypes.c_uint32),
         ("first_line", ctypes.c_uint32),
         ("name_length", ctypes.c_uint32),
         ("name_state", ctypes.c_uint32),
         ("file_length", ctypes.c_uint32),
         ("file_state", ctypes.c_uint32),
         ("lines_bytes", ctypes.c_uint32),
-        ("tgid", ctypes.c_uint32),
         ("lines_address", ctypes.c_uint64),
         ("name", ctypes.c_uint8 * NAME_BYTES),
         ("file", ctypes.c_uint8 * NAME_BYTES),
@@ -116,6 +228,7 @@ class CodeEvent(ctypes.Structure):
 
 
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
+    "settings": Settings,
     "image": Image,
     "interpreter": Interpreter,
     "frame": Frame,
@@ -124,11 +237,26 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "totals": Totals,
     "live_key": LiveKey,
     "live_value": LiveValue,
+    "handle": Handle,
+    "handle_key": HandleKey,
+    "mapping": Mapping,
+    "pool_key": PoolKey,
+    "pool": Pool,
+    "owner_key": OwnerKey,
+    "owner": Owner,
     "failure_key": FailureKey,
     "image_event": ImageEvent,
+    "memory_event": MemoryEvent,
+    "spill_event": SpillEvent,
     "code_event": CodeEvent,
 }
 """Every shared struct by its name in C."""
+
+NO_POOL: Final = 2**64 - 1
+"""`LiveValue.pool` of memory that is not of a pool."""
+
+DEFAULT_POOLS: Final = 4096
+"""A smaller pool address is the ordinal of the device whose default pool it is."""
 
 
 class StackReason(IntEnum):
@@ -139,6 +267,7 @@ class StackReason(IntEnum):
     FAULT = 3
     NO_ROOM = 4
     EMPTY = 5
+    NO_SITE = 6
     REASONS = 16
 
 
@@ -146,21 +275,40 @@ class Loss(IntEnum):
     """Index of map `losses`."""
 
     RING_FULL = 0
-    PENDING_FULL = 1
-    LIVE_FULL = 2
-    SITES_FULL = 3
-    STACKS_FULL = 4
-    CODES_FULL = 5
-    IMAGES_FULL = 6
-    FAILURES_FULL = 7
-    FAULT = 8
-    TRUNCATED_STACK = 9
-    NO_THREAD_STATE = 10
-    UNKNOWN_FREE = 11
-    UNMATCHED_RETURN = 12
+    SPILL_FULL = 1
+    PENDING_FULL = 2
+    LIVE_FULL = 3
+    SITES_FULL = 4
+    STACKS_FULL = 5
+    CODES_FULL = 6
+    IMAGES_FULL = 7
+    FAILURES_FULL = 8
+    THREADS_FULL = 9
+    HANDLES_FULL = 10
+    CONTEXTS_FULL = 11
+    POOLS_FULL = 12
+    FAULT = 13
+    TRUNCATED_STACK = 14
+    NO_THREAD_STATE = 15
+    UNKNOWN_FREE = 16
+    UNKNOWN_RELEASE = 17
+    UNMATCHED_RETURN = 18
+    ADDRESS_REUSED = 19
+    UNKNOWN_DEVICE = 20
 
 
 class EventType(IntEnum):
     IMAGE = 1
     IMAGE_END = 2
     CODE = 3
+    OUT_OF_MEMORY = 4
+    SPILL = 5
+    SPILL_FREE = 6
+    SPILL_KEEP = 7
+
+
+class Device(IntEnum):
+    """Values of `Site.device` that are no ordinal."""
+
+    HOST = -1
+    UNKNOWN = -2

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which processes the ids of the kernel side stand for, and which of them have ended."""
 
+from collections.abc import Collection
 from pathlib import Path
 
 from gpuheap.heap.model import Process
@@ -17,6 +18,7 @@ class Images:
     def __init__(self) -> None:
         self._processes: dict[int, Process] = {}
         self._generations: dict[tuple[int, int], int] = {}
+        self._late: set[int] = set()
         self.ended: set[int] = set()
 
     def begin(self, event: ImageEvent) -> None:
@@ -26,6 +28,8 @@ class Images:
         self._processes[event.image.id] = Process(
             pid=event.tgid, start_ns=event.image.start_ns, name=_name(event), generation=generation
         )
+        if event.image.late:
+            self._late.add(event.image.id)
 
     def end(self, event: ImageEvent) -> None:
         self.ended.add(event.image.id)
@@ -33,14 +37,25 @@ class Images:
     def process(self, image: int) -> Process:
         return self._processes.get(image, UNKNOWN)
 
+    def knows(self, image: int) -> bool:
+        return image in self._processes
+
+    def missing_from(self, images: Collection[int]) -> set[int]:
+        """Those that have not ended, as far as is known, and are not among these."""
+        return {image for image in self._processes if image not in images and image not in self.ended}
+
     def exited(self) -> frozenset[Process]:
         return frozenset(self._processes[image] for image in self.ended if image in self._processes)
+
+    def joined_late(self) -> frozenset[Process]:
+        return frozenset(self._processes[image] for image in self._late)
 
     def ids_of(self, processes: frozenset[Process]) -> set[int]:
         return {image for image, process in self._processes.items() if process in processes}
 
     def forget(self, image: int) -> None:
         self.ended.discard(image)
+        self._late.discard(image)
         process = self._processes.pop(image, None)
         if process is not None and not any(other.pid == process.pid for other in self._processes.values()):
             self._generations.pop((process.pid, process.start_ns), None)

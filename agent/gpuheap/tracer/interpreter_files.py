@@ -7,12 +7,12 @@ import shutil
 import struct
 import sys
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gpuheap.stacks.cpython import DEBUG_OFFSETS_BYTES, Layout, Unsupported, layout
-from gpuheap.stacks.elf import Symbol, read
+from gpuheap.stacks.cpython import COUNTING, DEBUG_OFFSETS_BYTES, Layout, Unsupported, code_counter, layout
+from gpuheap.stacks.elf import MAX_OBJECT_BYTES, Symbol, read
 
 from .abi import Interpreter
 from .mappings import Mapping
@@ -116,6 +116,15 @@ def interpreter_file(path: Path) -> InterpreterFile | None:
     return InterpreterFile(version=version, layout=found, start=start, runtime=runtime)
 
 
+def with_code_counter(file: InterpreterFile, path: Path) -> InterpreterFile:
+    """The same, with what makes known stacks cheap. It takes longer to find than all the rest. Raises NotUsable."""
+    if file.version not in COUNTING:
+        return file
+    elf = read(path, frozenset({RUNTIME}), {RUNTIME: min(file.runtime.size, MAX_OBJECT_BYTES)}, RUNTIME)
+    counter = code_counter(file.version, elf.contents.get(RUNTIME, b""), elf.pointers)
+    return replace(file, layout=replace(file.layout, code_counter=counter))
+
+
 def _version(content: bytes) -> tuple[int, int] | None:
     """PY_VERSION_HEX, as 3.11 and newer export it."""
     if len(content) != 8:
@@ -130,4 +139,5 @@ __all__ = [
     "installed_interpreters",
     "interpreter_file",
     "looks_like_interpreter",
+    "with_code_counter",
 ]

@@ -8,6 +8,7 @@ import ctypes as c
 import errno
 import os
 from collections.abc import Callable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -21,6 +22,13 @@ N = TypeVar("N", bound=c.Structure)
 
 BATCH: Final = 1024
 LOG_BYTES: Final = 1 << 14
+DETACHERS: Final = 64
+"""Threads that detach: each link waits for the kernel to be done with it, and they wait together."""
+
+_SYS_BPF: Final = {"x86_64": 321, "aarch64": 280}
+_LINK_CREATE: Final = 28
+_UPROBE_MULTI: Final = 48  # enum bpf_attach_type
+_ON_RETURN: Final = 1
 
 _PRINT = c.CFUNCTYPE(c.c_int, c.c_int, c.c_char_p, c.c_void_p)
 _SAMPLE = c.CFUNCTYPE(c.c_int, c.c_void_p, c.c_void_p, c.c_size_t)
@@ -39,6 +47,25 @@ class _UprobeOptions(c.Structure):
     ]
 
 
+class _MultiLink(c.Structure):
+    """The part of union bpf_attr for BPF_LINK_CREATE of an uprobe_multi link (linux/bpf.h of 6.6)."""
+
+    _fields_ = [
+        ("prog_fd", c.c_uint32),
+        ("target_fd", c.c_uint32),
+        ("attach_type", c.c_uint32),
+        ("flags", c.c_uint32),
+        ("path", c.c_char_p),
+        ("offsets", c.c_void_p),
+        ("ref_ctr_offsets", c.c_void_p),
+        ("cookies", c.c_void_p),
+        ("cnt", c.c_uint32),
+        ("multi_flags", c.c_uint32),
+        ("pid", c.c_uint32),
+        ("pad", c.c_uint32),
+    ]
+
+
 _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "libbpf_set_print": (c.c_void_p, [_PRINT]),
     "bpf_object__open_file": (c.c_void_p, [c.c_char_p, c.c_void_p]),
@@ -47,7 +74,15 @@ _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "bpf_object__find_program_by_name": (c.c_void_p, [c.c_void_p, c.c_char_p]),
     "bpf_object__find_map_by_name": (c.c_void_p, [c.c_void_p, c.c_char_p]),
     "bpf_map__fd": (c.c_int, [c.c_void_p]),
+    "bpf_map__key_size": (c.c_uint32, [c.c_void_p]),
+    "bpf_map__value_size": (c.c_uint32, [c.c_void_p]),
     "bpf_map__set_max_entries": (c.c_int, [c.c_void_p, c.c_uint32]),
+    "bpf_object__next_program": (c.c_void_p, [c.c_void_p, c.c_void_p]),
+    "bpf_program__name": (c.c_char_p, [c.c_void_p]),
+    "bpf_program__section_name": (c.c_char_p, [c.c_void_p]),
+    "bpf_program__fd": (c.c_int, [c.c_void_p]),
+    "bpf_program__set_autoload": (c.c_int, [c.c_void_p, c.c_bool]),
+    "bpf_program__set_expected_attach_type": (c.c_int, [c.c_void_p, c.c_int]),
     "bpf_program__attach": (c.c_void_p, [c.c_void_p]),
     "bpf_program__attach_uprobe_opts": (
         c.c_void_p,
@@ -124,12 +159,25 @@ def _library() -> _Library:
 
 
 class BpfObject:
-    """A loaded BPF object: its programs attached one by one, all detached and unloaded by `close`."""
+    """A loaded BPF object: its programs attached one by one, all detached and unloaded by `close`.
 
-    def __init__(self, path: Path, max_entries: dict[str, int] | None = None) -> None:
+    `programs` are the ones to load, by name; None: all. With `multi`, uprobes of one file and one program are one link
+    (uprobe_multi, Linux 6.6), else each is a perf event of its own.
+    """
+
+    def __init__(
+        self,
+        path: Path,
+        max_entries: dict[str, int] | None = None,
+        *,
+        programs: frozenset[str] | None = None,
+        multi: bool = False,
+    ) -> None:
         """Raises TracerUnavailable for missing rights or files, LoadError when the kernel refuses the object."""
         self._lib = _library()
         self._links: list[int] = []
+        self._multi_links: list[int] = []
+        self.multi = multi
         if not path.exists():
             raise TracerUnavailable(f"{path} is missing: run `make bpf`")
         self._object = self._lib.bpf_object__open_file(str(path).encode(), None)
@@ -137,6 +185,7 @@ class BpfObject:
             raise LoadError(f"{path.name} is no BPF object: {self._lib.taken_log()}")
         for name, entries in (max_entries or {}).items():
             self._lib.bpf_map__set_max_entries(self._map(name), entries)
+        self._choose(programs)
         if self._lib.bpf_object__load(self._object):
             code = c.get_errno()
             self._lib.bpf_object__close(self._object)
@@ -145,9 +194,17 @@ class BpfObject:
                     "the kernel does not let this user load BPF programs: run as root, or with CAP_BPF and CAP_PERFMON"
                 )
             raise LoadError(
-                f"kernel {os.uname().release} refused {path.name} ({os.strerror(code)}); "
-                f"it must be 5.15 or newer:\n{self._lib.taken_log()}"
+                f"kernel {os.uname().release} refused {path.name} ({os.strerror(code)}):\n{self._lib.taken_log()}"
             )
+
+    def _choose(self, programs: frozenset[str] | None) -> None:
+        """Which programs are loaded, and for which kind of uprobe."""
+        program = None
+        while program := self._lib.bpf_object__next_program(self._object, program):
+            if programs is not None and self._lib.bpf_program__name(program).decode() not in programs:
+                self._lib.bpf_program__set_autoload(program, False)
+            elif self.multi and self._lib.bpf_program__section_name(program) in (b"uprobe", b"uretprobe"):
+                self._lib.bpf_program__set_expected_attach_type(program, _UPROBE_MULTI)
 
     def __enter__(self) -> Self:
         return self
@@ -158,9 +215,7 @@ class BpfObject:
         self.close()
 
     def close(self) -> None:
-        for link in self._links:
-            self._lib.bpf_link__destroy(link)
-        self._links.clear()
+        self._detach()
         if self._object:
             self._lib.bpf_object__close(self._object)
             self._object = None
@@ -169,28 +224,74 @@ class BpfObject:
         """Attach a program to what its section names. Raises AttachError."""
         self._keep_link(self._lib.bpf_program__attach(self._program(program)), program)
 
-    def attach_uprobe(
-        self, program: str, path: str, offset: int, *, on_return: bool = False, cookie: int = 0
-    ) -> None:
-        """Attach to `offset` in a file, for every process that maps it, now or later. Raises AttachError."""
-        options = _UprobeOptions(sz=c.sizeof(_UprobeOptions), bpf_cookie=cookie, retprobe=on_return)
-        link = self._lib.bpf_program__attach_uprobe_opts(
-            self._program(program), -1, path.encode(), offset, c.byref(options)
-        )
-        self._keep_link(link, f"{program} at {path}+{offset:#x}")
-
     def attach_uprobes(self, probes: Sequence[Uprobe], path: str) -> None:
-        """Attach all of them to one file, or none. Raises AttachError."""
-        before = len(self._links)
+        """Attach all of them to one file, for every process that maps it, now or later; or none. Raises AttachError.
+
+        In the order of their programs' first mention.
+        """
+        links, multi_links = len(self._links), len(self._multi_links)
         try:
-            for probe in probes:
-                self.attach_uprobe(
-                    probe.program, path, probe.offset, on_return=probe.on_return, cookie=probe.cookie
-                )
+            for program, on_return in dict.fromkeys((probe.program, probe.on_return) for probe in probes):
+                same = [probe for probe in probes if (probe.program, probe.on_return) == (program, on_return)]
+                if self.multi:
+                    self._attach_multi(program, on_return, same, path)
+                else:
+                    for probe in same:
+                        self._attach_one(probe, path)
         except AttachError:
-            while len(self._links) > before:
-                self._lib.bpf_link__destroy(self._links.pop())
+            self._detach(links, multi_links)
             raise
+
+    def _attach_one(self, probe: Uprobe, path: str) -> None:
+        options = _UprobeOptions(
+            sz=c.sizeof(_UprobeOptions), bpf_cookie=probe.cookie, retprobe=probe.on_return
+        )
+        link = self._lib.bpf_program__attach_uprobe_opts(
+            self._program(probe.program), -1, path.encode(), probe.offset, c.byref(options)
+        )
+        self._keep_link(link, f"{probe.program} at {path}+{probe.offset:#x}")
+
+    def _attach_multi(self, program: str, on_return: bool, probes: Sequence[Uprobe], path: str) -> None:
+        count = len(probes)
+        offsets = (c.c_ulong * count)(*(probe.offset for probe in probes))
+        cookies = (c.c_uint64 * count)(*(probe.cookie for probe in probes))
+        attributes = _MultiLink(
+            prog_fd=self._lib.bpf_program__fd(self._program(program)),
+            attach_type=_UPROBE_MULTI,
+            path=path.encode(),
+            offsets=c.addressof(offsets),
+            cookies=c.addressof(cookies),
+            cnt=count,
+            multi_flags=_ON_RETURN if on_return else 0,
+        )
+        libc = c.CDLL(None, use_errno=True)
+        number = _SYS_BPF[os.uname().machine]
+        fd = libc.syscall(number, _LINK_CREATE, c.byref(attributes), c.c_size_t(c.sizeof(attributes)))
+        if fd < 0:
+            raise AttachError(
+                f"{program} at {count} places of {path}: {os.strerror(c.get_errno())} "
+                "(setting uprobes needs CAP_BPF and CAP_PERFMON)"
+            )
+        self._multi_links.append(fd)
+
+    def _detach(self, links: int = 0, multi_links: int = 0) -> None:
+        """All links but the first so many of each kind."""
+        gone, self._links = self._links[links:], self._links[:links]
+        closed, self._multi_links = self._multi_links[multi_links:], self._multi_links[:multi_links]
+        if gone or closed:
+            with ThreadPoolExecutor(DETACHERS) as threads:
+                list(threads.map(self._lib.bpf_link__destroy, gone))
+                list(threads.map(os.close, closed))
+
+    def check_map(self, name: str, key_bytes: int, value_bytes: int) -> None:
+        """Raises LoadError when the map holds something else: its entries would be written past our buffers."""
+        found = self._map(name)
+        sizes = (self._lib.bpf_map__key_size(found), self._lib.bpf_map__value_size(found))
+        if sizes != (key_bytes, value_bytes):
+            raise LoadError(
+                f"map {name!r} of the BPF object has entries of {sizes} bytes instead of {(key_bytes, value_bytes)}: "
+                "it was built from another version, run `make bpf`"
+            )
 
     def map_fd(self, name: str) -> int:
         fd: int = self._lib.bpf_map__fd(self._map(name))

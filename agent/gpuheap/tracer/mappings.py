@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which files a process has mapped: /proc/PID/maps, and the kernel's records of new executable mappings."""
+"""Which files a process has mapped: /proc/PID/maps, and what identifies a file there."""
 
+import ctypes
 import errno
+import mmap
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -11,7 +13,11 @@ from typing import NamedTuple
 
 
 class FileId(NamedTuple):
-    """What makes two paths the same file. `device` is `major:minor` as /proc writes it."""
+    """A file as the kernel shows it for a mapping: `major:minor` as /proc writes it, and the inode.
+
+    stat(2) can say otherwise: overlayfs over several file systems and btrfs give it device numbers that no mapping
+    shows. One file has several of these when several overlays hold it: see `same_file`.
+    """
 
     device: str
     inode: int
@@ -35,31 +41,46 @@ class Mapping:
         `map_files` leads to the very file, also when another one has taken its name; without the right to use it, the
         path as the process sees it does, in its own mount namespace. Raises OSError when the process is gone.
         """
+        by_name = False
         try:
             fd = os.open(f"/proc/{pid}/map_files/{self.start:x}-{self.end:x}", os.O_RDONLY | os.O_CLOEXEC)
         except OSError:
             fd = os.open(f"/proc/{pid}/root{self.path}", os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            by_name = True
         try:
-            if os.fstat(fd).st_ino != self.file.inode:
+            path = Path(f"/proc/self/fd/{fd}")
+            if by_name and file_id(path) != self.file:
                 raise FileNotFoundError(errno.ENOENT, "another file has its name now", self.path)
-            yield Path(f"/proc/self/fd/{fd}")
+            yield path
         finally:
             os.close(fd)
 
 
 def file_id(path: Path) -> FileId:
-    """Of a file that may not be mapped. Raises OSError."""
-    stat = path.stat()
-    return FileId(f"{os.major(stat.st_dev):02x}:{os.minor(stat.st_dev):02x}", stat.st_ino)
+    """Of a file that nobody may have mapped: it is mapped here for a moment. Raises OSError."""
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        size = min(os.fstat(fd).st_size, mmap.PAGESIZE)
+        if not size:
+            raise OSError(errno.ENODATA, os.strerror(errno.ENODATA), str(path))
+        # Writable, in private, as ctypes tells only the address of what it could write to.
+        with mmap.mmap(fd, size, mmap.MAP_PRIVATE, mmap.PROT_READ | mmap.PROT_WRITE) as mapped:
+            start = ctypes.addressof(ctypes.c_char.from_buffer(mapped))
+            for mapping in mappings(os.getpid()):
+                if mapping.start == start:
+                    return mapping.file
+    finally:
+        os.close(fd)
+    raise OSError(errno.EIO, "its mapping cannot be found", str(path))
 
 
 def mappings(pid: int) -> list[Mapping]:
     """The file mappings of a process; none when it is gone or must not be looked at."""
     try:
-        content = Path(f"/proc/{pid}/maps").read_text(errors="surrogateescape")
+        content = os.fsdecode(Path(f"/proc/{pid}/maps").read_bytes())  # names may hold all but line feeds
     except OSError:
         return []
-    return [found for line in content.splitlines() if (found := _parsed(line)) is not None]
+    return [found for line in content.split("\n") if (found := _parsed(line)) is not None]
 
 
 def processes() -> Iterator[int]:

@@ -26,6 +26,7 @@ _REASONS: Final = {
     StackReason.FAULT: "<Python stack not readable>",
     StackReason.NO_ROOM: "<no room for the stack>",
     StackReason.EMPTY: "<no Python function on the stack>",
+    StackReason.NO_SITE: "<too many places>",
 }
 
 
@@ -38,13 +39,13 @@ class Names:
 
     def __init__(self, stacks_fd: int) -> None:
         self._stacks_fd = stacks_fd
-        self._codes: dict[tuple[int, int, int], CodeObject] = {}
+        self._codes: dict[tuple[int, int], CodeObject] = {}
         self._stacks: dict[int, tuple[NamedFrame, ...]] = {}
         self.unnamed = 0
         """Stacks with a frame whose description was lost."""
 
     def describe(self, event: CodeEvent) -> None:
-        self._codes[event.image, event.code, event.generation] = CodeObject(
+        self._codes[event.image, event.code] = CodeObject(
             name=text(bytes(event.name), event.name_length, event.name_state),
             file=text(bytes(event.file), event.file_length, event.file_state),
             first_line=event.first_line,
@@ -73,7 +74,7 @@ class Names:
     def _named(self, image: int, stack: Stack) -> tuple[NamedFrame, ...]:
         frames = []
         for frame in stack.frames[: stack.depth]:
-            code = self._codes.get((image, frame.code, frame.generation))
+            code = self._codes.get((image, frame.code))
             if code is None:
                 frames.append(unknown(LOST_NAME))
             elif not code.is_trampoline:

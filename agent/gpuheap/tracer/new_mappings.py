@@ -16,11 +16,12 @@ from pathlib import Path
 from typing import Final, Self
 
 from .errors import TracerUnavailable
-from .mappings import FileId
+from .mappings import FileId, Mapping
 
 PAGES: Final = 64
 ONLINE: Final = Path("/sys/devices/system/cpu/online")
 _PAGE: Final = mmap.PAGESIZE
+SPAN: Final = PAGES * _PAGE
 _SYS_PERF_EVENT_OPEN: Final = 298  # x86-64
 _CLOSE_ON_EXEC: Final = 8
 _SOFTWARE: Final = 1
@@ -33,6 +34,7 @@ _FLAG_WATERMARK: Final = 1 << 14
 _FLAG_MMAP2: Final = 1 << 23
 _RECORD_LOST: Final = 2
 _RECORD_MMAP2: Final = 10
+_LARGEST: Final = 4096 + 128  # bytes of a record: the path of a file, and what stands before it
 _HEAD_AT: Final = 1024  # data_head and data_tail in struct perf_event_mmap_page
 _HEADER: Final = struct.Struct("<IHH")
 # pid, tid, address, length, page offset, major, minor, inode, inode generation, protection, flags; then the file's name
@@ -41,20 +43,31 @@ _MMAP2: Final = struct.Struct("<IIQQQIIQQII")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMapping:
+    """`pid` is that of the reader's pid namespace."""
+
     pid: int
-    file: FileId
-    path: str
+    mapping: Mapping
+
+    @property
+    def file(self) -> FileId:
+        return self.mapping.file
+
+    @property
+    def path(self) -> str:
+        return self.mapping.path
 
 
 class NewMappings:
     """Records of the whole machine since it was made. Raises TracerUnavailable without CAP_PERFMON."""
 
     def __init__(self) -> None:
-        self._rings: list[tuple[int, mmap.mmap]] = []
+        self._rings: list[_Ring] = []
         self.lost = 0
+        """Records that the kernel says it dropped; it says so with the next one that it can write."""
+        self.times_full = 0
+        """Times that a ring was found full, so that records are likely to be missing."""
         for cpu in _online():
-            fd = _open(cpu)
-            self._rings.append((fd, mmap.mmap(fd, (1 + PAGES) * _PAGE)))
+            self._rings.append(_Ring(_open(cpu)))
 
     def __enter__(self) -> Self:
         return self
@@ -64,44 +77,79 @@ class NewMappings:
 
     @property
     def filenos(self) -> list[int]:
-        return [fd for fd, _ in self._rings]
+        return [ring.fd for ring in self._rings]
 
     def close(self) -> None:
-        for fd, ring in self._rings:
+        for ring in self._rings:
             ring.close()
-            os.close(fd)
         self._rings.clear()
 
     def taken(self) -> Iterator[NewMapping]:
         """All mappings since the last call."""
-        for _, ring in self._rings:
-            head, tail = struct.unpack_from("<QQ", ring, _HEAD_AT)
-            while tail < head:
-                kind, size, body = self._record(ring, tail)
-                tail += size
-                struct.pack_into("<Q", ring, _HEAD_AT + 8, tail)
+        for ring in self._rings:
+            self.times_full += ring.is_full
+            for kind, body in ring.records():
                 if kind == _RECORD_LOST:
                     self.lost += struct.unpack_from("<Q", body, 8)[0]
-                elif kind == _RECORD_MMAP2:
-                    pid, _, _, _, _, major, minor, inode, *_ = _MMAP2.unpack_from(body)
-                    name = body[_MMAP2.size :].split(b"\0", 1)[0]
-                    if name.startswith(b"/"):
-                        yield NewMapping(
-                            pid=pid, file=FileId(f"{major:02x}:{minor:02x}", inode), path=os.fsdecode(name)
-                        )
-
-    @staticmethod
-    def _record(ring: mmap.mmap, at: int) -> tuple[int, int, bytes]:
-        """(kind, size with header, body) of the record at `at`; records wrap around the end of the ring."""
-        span = PAGES * _PAGE
-        begin = at % span
-        kind, _, size = _HEADER.unpack(_wrapped(ring, begin, _HEADER.size, span))
-        return kind, size, _wrapped(ring, begin, size, span)[_HEADER.size :]
+                elif kind == _RECORD_MMAP2 and (new := _new_mapping(body)) is not None:
+                    yield new
 
 
-def _wrapped(ring: mmap.mmap, begin: int, size: int, span: int) -> bytes:
-    first = min(size, span - begin)
-    return ring[_PAGE + begin : _PAGE + begin + first] + ring[_PAGE : _PAGE + size - first]
+class _Ring:
+    """What the kernel writes for one perf event: records from `tail` to `head`, both of which only grow."""
+
+    def __init__(self, fd: int) -> None:
+        self.fd = fd
+        self._memory = mmap.mmap(fd, (1 + PAGES) * _PAGE)
+        # As whole words: the kernel must never see half of a new tail.
+        self._head = ctypes.c_uint64.from_buffer(self._memory, _HEAD_AT)
+        self._tail = ctypes.c_uint64.from_buffer(self._memory, _HEAD_AT + 8)
+
+    def close(self) -> None:
+        del self._head, self._tail
+        self._memory.close()
+        os.close(self.fd)
+
+    @property
+    def is_full(self) -> bool:
+        return self._head.value - self._tail.value > SPAN - _LARGEST
+
+    def records(self) -> Iterator[tuple[int, bytes]]:
+        """Kind and body of each. A ring that makes no sense is given up to its end, as one that was full."""
+        head, tail = self._head.value, self._tail.value
+        while tail < head:
+            kind, _, size = _HEADER.unpack(self._at(tail, _HEADER.size))
+            if not _HEADER.size <= size <= head - tail <= SPAN:
+                self._tail.value = head
+                return
+            body = self._at(tail, size)[_HEADER.size :]
+            tail += size
+            self._tail.value = tail
+            yield kind, body
+
+    def _at(self, place: int, size: int) -> bytes:
+        begin = place % SPAN
+        first = min(size, SPAN - begin)
+        return (
+            self._memory[_PAGE + begin : _PAGE + begin + first] + self._memory[_PAGE : _PAGE + size - first]
+        )
+
+
+def _new_mapping(body: bytes) -> NewMapping | None:
+    """None for what is no file: anonymous memory, and the kernel's own pages in processes."""
+    name = body[_MMAP2.size :].split(b"\0", 1)[0]
+    if not name.startswith(b"/") or name.startswith(b"//"):  # //anon
+        return None
+    pid, _, start, length, offset, major, minor, inode, *_ = _MMAP2.unpack_from(body)
+    mapping = Mapping(
+        start=start,
+        end=start + length,
+        offset=offset,
+        executable=True,
+        file=FileId(f"{major:02x}:{minor:02x}", inode),
+        path=os.fsdecode(name),
+    )
+    return NewMapping(pid=pid, mapping=mapping)
 
 
 def _online() -> list[int]:

@@ -13,6 +13,9 @@ import sys
 
 cuda = ctypes.CDLL("libcuda.so.1")
 cuda.cuInit(0)
+context = ctypes.c_void_p()
+cuda.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+cuda.cuCtxSetCurrent(context)
 held = []
 
 

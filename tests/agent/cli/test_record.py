@@ -17,6 +17,8 @@ from tests.standin.build import StandIn
 
 pytestmark = pytest.mark.bpf
 
+ALLOCATION = "result = cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))"
+
 
 def sums(profile: Profile) -> tuple[int, ...]:
     return tuple(map(sum, zip(*(sample.values for sample in profile.samples), strict=True)))
@@ -41,11 +43,7 @@ def test_a_command_is_recorded_from_its_first_allocation_to_its_end(
         for sample in profile.samples
     }
     load = ("<module>", "serve.py", line_of("load()"))
-    grow = (
-        "Cache.grow",
-        "serve.py",
-        line_of("result = cuda.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))"),
-    )
+    grow = ("Cache.grow", "serve.py", line_of(ALLOCATION))
     nest = ("Cache.nest", "serve.py", line_of("self.nest(depth - 1)"))
     last = ("Cache.nest", "serve.py", line_of("self.grow(3 << 20)"))
     assert stacks == {
@@ -59,10 +57,20 @@ def test_what_is_printed_says_who_held_the_memory(standin: StandIn, program: Pat
         "record", "--", sys.executable, program, folder=tmp_path, environment=standin.environment()
     )
     assert (
-        "387 MiB of device memory in use when it ended, by 7 allocations; allocated in all 643 MiB, by 11 allocations"
+        "387 MiB of device memory on GPU 0 in use when it ended, by 7 allocations; "
+        "allocated in all 643 MiB, by 11 allocations"
     ) in done.stderr
     rows = [line.split() for line in done.stderr.splitlines()]
-    assert ["387", "MiB", "100.0", "387", "MiB", "100.0", "Cache.grow", f"{program}:12"] in rows
+    assert [
+        "387",
+        "MiB",
+        "100.0",
+        "387",
+        "MiB",
+        "100.0",
+        "Cache.grow",
+        f"{program}:{line_of(ALLOCATION)}",
+    ] in rows
     assert ["0", "B", "0.0", "3.00", "MiB", "0.8", "Cache.nest"] in [row[:-1] for row in rows], (
         "recursion counts once"
     )
@@ -133,7 +141,7 @@ def test_a_running_process_is_recorded_until_it_ends(standin: StandIn, program: 
         _, errors = process.communicate(timeout=DEADLINE_SECONDS)
     assert process.returncode == 0
     assert sums(read_profile(tmp_path / "gpuheap.pb.gz")) == (*ALLOCATED, *IN_USE)
-    assert f"pid {target.pid} ran before" in errors
+    assert f"(pid {target.pid}) ran before" in errors
 
 
 def test_a_command_without_gpu_memory_is_said_to_have_none(tmp_path: Path) -> None:

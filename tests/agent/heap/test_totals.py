@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 from hypothesis import given
 
-from gpuheap.heap.model import Process, Reading, Site, Totals
+from gpuheap.heap.model import MemoryKind, Process, Reading, Site, Totals
 from gpuheap.heap.totals import NOTHING, add, between, by_process, subtract, total
-from tests.agent.heap.values import PYTHON, WORKER, events, reading, site, totals
+from tests.agent.heap.values import GPU_0, GPU_1, PYTHON, WORKER, events, reading, site, totals
 
 
 def cumulated(intervals: list[dict[Site, Totals]]) -> list[Reading]:
@@ -62,10 +62,27 @@ def test_differences_add_up_to_the_whole(intervals: list[dict[Site, Totals]]) ->
 
 
 @given(intervals=events())
-def test_processes_together_have_all_that_the_sites_have(intervals: list[dict[Site, Totals]]) -> None:
+def test_groups_together_have_all_that_the_sites_of_a_kind_have(intervals: list[dict[Site, Totals]]) -> None:
     last = cumulated(intervals)[-1]
-    assert total(by_process(last.totals).values()) == total(last.totals.values())
-    assert {process for process, _ in by_process(last.totals)} == {one.process for one in last.totals}
+    for kind in MemoryKind:
+        grouped = total(totals for group, totals in by_process(last.totals).items() if group.kind is kind)
+        assert grouped == total(totals for one, totals in last.totals.items() if one.kind is kind)
+    assert {group.process for group in by_process(last.totals)} == {one.process for one in last.totals}
+
+
+def test_kinds_and_devices_of_a_process_are_groups_of_their_own() -> None:
+    assert by_process(
+        {
+            site("load"): totals(100),
+            site("step", thread_id=2, call="cuMemAlloc_v2"): totals(50),
+            site("load", device=GPU_1): totals(7),
+            site("load", kind=MemoryKind.MANAGED): totals(3),
+        }
+    ) == {
+        (PYTHON, MemoryKind.DEVICE, GPU_0): totals(150),
+        (PYTHON, MemoryKind.DEVICE, GPU_1): totals(7),
+        (PYTHON, MemoryKind.MANAGED, GPU_0): totals(3),
+    }
 
 
 def test_subtracting_what_was_added_gives_the_first_back() -> None:

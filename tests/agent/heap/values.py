@@ -3,11 +3,25 @@
 
 from hypothesis import strategies as st
 
-from gpuheap.heap.model import Frame, Process, Reading, Site, Totals
+from gpuheap.heap.model import (
+    UNKNOWN_DEVICE,
+    Device,
+    Frame,
+    MemoryKind,
+    OutOfMemory,
+    Pool,
+    PoolTotals,
+    Process,
+    Reading,
+    Site,
+    Totals,
+)
 
 MOMENT = 1_796_000_000_000_000_000
 PYTHON = Process(pid=4711, start_ns=10, name="python")
 WORKER = Process(pid=4712, start_ns=20, name="worker")
+GPU_0 = Device(ordinal=0, uuid="GPU-aaaa")
+GPU_1 = Device(ordinal=1, uuid="GPU-bbbb")
 
 
 def frames(*names: str) -> tuple[Frame, ...]:
@@ -16,8 +30,17 @@ def frames(*names: str) -> tuple[Frame, ...]:
     return tuple(Frame(function=function, file="app.py", line=int(line or 0)) for function, _, line in parts)
 
 
-def site(*names: str, process: Process = PYTHON, thread_id: int = 1) -> Site:
-    return Site(process=process, thread_id=thread_id, stack=frames(*names))
+def site(
+    *names: str,
+    process: Process = PYTHON,
+    thread_id: int = 1,
+    kind: MemoryKind = MemoryKind.DEVICE,
+    device: Device = GPU_0,
+    call: str = "",
+) -> Site:
+    return Site(
+        process=process, thread_id=thread_id, stack=frames(*names), kind=kind, device=device, call=call
+    )
 
 
 def totals(allocated: int, freed: int = 0, at_exit: int = 0) -> Totals:
@@ -36,6 +59,9 @@ def reading(
     sites: dict[Site, Totals],
     *,
     exited: frozenset[Process] = frozenset(),
+    joined_late: frozenset[Process] = frozenset(),
+    pools: dict[Pool, PoolTotals] | None = None,
+    out_of_memory: tuple[OutOfMemory, ...] = (),
     failures: dict[tuple[Process, int], int] | None = None,
     losses: dict[str, int] | None = None,
 ) -> Reading:
@@ -43,6 +69,9 @@ def reading(
         taken_unix_ns=MOMENT,
         totals=sites,
         exited=exited,
+        joined_late=joined_late,
+        pools=pools or {},
+        out_of_memory=out_of_memory,
         failures=failures or {},
         losses=losses or {"ring_full": 0},
     )
@@ -57,6 +86,8 @@ sites = st.builds(
     process=st.sampled_from([PYTHON, WORKER, Process(pid=4711, start_ns=99, name="python")]),
     thread_id=st.integers(1, 2),
     stack=stacks,
+    kind=st.sampled_from(MemoryKind),
+    device=st.sampled_from([GPU_0, GPU_1, UNKNOWN_DEVICE]),
 )
 
 

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the push API are those measured on a real server: see the docstrings of the code."""
 
-from gpuheap.heap.model import Frame, Process, Site
+from gpuheap.heap.model import HOST, Frame, MemoryKind, Process, Site
 from gpuheap.node.pushes import Push, pushes
 from gpuheap.profile.decode import decode
 from gpuheap.profile.encode import encode
-from tests.agent.heap.values import MOMENT, PYTHON, WORKER, site
+from tests.agent.heap.values import GPU_1, MOMENT, PYTHON, WORKER, site
 
 
 def made(values: dict[Site, tuple[int, int, int, int]], cluster: str = "") -> list[Push]:
@@ -24,9 +24,45 @@ def test_each_process_is_a_series_of_its_own() -> None:
             "node": "n1",
             "process": name,
             "pid": pid,
+            "kind": "device",
+            "device": "0",
+            "gpu": "GPU-aaaa",
             "cluster": "c1",
         }
         for name, pid in (("python", "4711"), ("worker", "4712"))
+    ]
+
+
+def test_each_kind_and_device_of_a_process_is_a_series_of_its_own() -> None:
+    several = made(
+        {
+            site("load"): (1, 10, 1, 10),
+            site("load", call="cuMemAlloc_v2"): (2, 20, 2, 20),
+            site("load", device=GPU_1): (3, 30, 3, 30),
+            site("load", kind=MemoryKind.PINNED_HOST, device=HOST): (4, 40, 4, 40),
+        }
+    )
+    found = {}
+    for push in several:
+        labels = dict(push.labels)
+        key = (labels["kind"], labels["device"], labels.get("gpu"))
+        found[key] = [sample.values for sample in decode(push.pprof, name="x").samples]
+    assert found == {
+        ("device", "0", "GPU-aaaa"): [(3, 30, 3, 30)],
+        ("device", "1", "GPU-bbbb"): [(3, 30, 3, 30)],
+        ("pinned_host", "host", None): [(4, 40, 4, 40)],
+    }
+
+
+def test_a_profile_says_what_its_own_process_and_kind_lack() -> None:
+    values = {site("load"): (1, 10, 1, 10), site("x", process=WORKER, kind=MemoryKind.ARRAY): (1, 10, 1, 10)}
+    python, worker = pushes(
+        values, node="n1", cluster="", time_unix_ns=MOMENT, duration_ns=1, joined_late=frozenset({WORKER})
+    )
+    assert decode(python.pprof, name="x").notes == ()
+    assert [note.partition(":")[0] for note in decode(worker.pprof, name="x").notes] == [
+        "worker (pid 4712) ran before tracing began",
+        "array memory is estimated from size and format",
     ]
 
 
@@ -35,7 +71,7 @@ def test_the_profile_holds_the_values_with_time_and_duration() -> None:
     profile = decode(push.pprof, name="push")
     assert (profile.time_unix_ns, profile.duration_ns, profile.notes) == (MOMENT, 15_000_000_000, ("n",))
     assert [(s.values, [f.function for f in s.stack], s.labels) for s in profile.samples] == [
-        ((1, 10, 3, 30), ["main", "load"], (("kind", "device"),))
+        ((1, 10, 3, 30), ["main", "load"], (("device", "0"), ("gpu", "GPU-aaaa"), ("kind", "device")))
     ]
 
 

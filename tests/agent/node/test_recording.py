@@ -3,8 +3,9 @@ import threading
 
 import pytest
 
-from gpuheap.node.recording import End, end_notes, notes, profile, record
-from tests.agent.heap.values import PYTHON, WORKER, reading, site, totals
+from gpuheap.heap.notes import notes
+from gpuheap.node.recording import End, profile, record
+from tests.agent.heap.values import PYTHON, reading, site, totals
 from tests.agent.node.played_source import PlayedSource
 
 
@@ -44,20 +45,11 @@ def test_a_recording_ends_when_its_time_is_over() -> None:
 
 def test_the_profile_shows_what_an_ended_process_held_and_says_so() -> None:
     recording = record(PlayedSource([HELD]), Watched(0), stop=threading.Event(), seconds=None)
-    made = profile(recording, notes(HELD, joined_late=[]))
+    made = profile(recording, notes(HELD))
     assert [sample.values for sample in made.samples] == [(10, 100, 8, 80)]
     assert made.notes == (
         "python (pid 4711) ended: shown as in use is what it held when it ended",
         "python (pid 4711): 1 allocation call failed with CUDA_ERROR_OUT_OF_MEMORY (2)",
-    )
-
-
-def test_what_a_recording_does_not_cover_is_said() -> None:
-    lossy = reading({site("x", process=WORKER): totals(10)}, losses={"ring_full": 2, "fault": 0})
-    assert end_notes(lossy) == ()
-    assert notes(lossy, joined_late=[4712]) == (
-        "pid 4712 ran before: what it allocated before the recording began is not seen",
-        "lost or blurred: ring_full, 2 times",
     )
 
 

@@ -92,7 +92,15 @@ def test_ended_processes_are_forgotten_after_their_last_push() -> None:
 
 def test_losses_are_in_the_profile() -> None:
     lossy = reading({site("load"): totals(10)}, losses={"ring_full": 3})
-    assert Played([lossy], seconds=14).run()[0][0].notes == ("lost or blurred: ring_full, 3 times",)
+    (note,) = Played([lossy], seconds=14).run()[0][0].notes
+    assert note.startswith("lost or blurred: ring_full, 3 times: ")
+
+
+def test_a_process_that_ran_before_is_said_to_lack_memory() -> None:
+    late = reading({site("load"): totals(10)}, joined_late=frozenset({PYTHON}))
+    assert Played([late], seconds=14).run()[0][0].notes == (
+        "python (pid 4711) ran before tracing began: what it allocated before is in no figure",
+    )
 
 
 def test_metrics_are_there_before_the_first_push() -> None:

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Profiles that the tests of this folder share."""
 
-from gpuheap.heap.model import Frame, FrameKind, Process, Site, Totals
+from gpuheap.heap.model import HOST, Device, Frame, FrameKind, MemoryKind, Process, Site, Totals
 from gpuheap.heap.samples import of_recording
 from gpuheap.profile.build import build
 from gpuheap.profile.model import FILE_LABELS, Profile
-from tests.agent.heap.values import MOMENT, PYTHON, WORKER, totals
+from tests.agent.heap.values import GPU_0, GPU_1, MOMENT, PYTHON, WORKER, totals
 
 MODULE = Frame(function="<module>", file="/srv/serve.py", line=120)
 INIT = Frame(function="Engine.__init__", file="/srv/engine.py", line=31)
@@ -25,8 +25,14 @@ def of(sites: dict[Site, Totals], notes: tuple[str, ...] = ()) -> Profile:
     )
 
 
-def at(*stack: Frame, process: Process = PYTHON, thread_id: int = 1) -> Site:
-    return Site(process=process, thread_id=thread_id, stack=stack)
+def at(
+    *stack: Frame,
+    process: Process = PYTHON,
+    thread_id: int = 1,
+    kind: MemoryKind = MemoryKind.DEVICE,
+    device: Device = GPU_0,
+) -> Site:
+    return Site(process=process, thread_id=thread_id, stack=stack, kind=kind, device=device)
 
 
 def example() -> Profile:
@@ -39,4 +45,17 @@ def example() -> Profile:
             at(MODULE, NATIVE, process=WORKER): totals(50),
         },
         notes=("lost or blurred: ring_full, 3 times",),
+    )
+
+
+def several_kinds() -> Profile:
+    """python: device memory, 600 bytes on GPU 0 and 100 on GPU 1; 2,000 pinned, 50 managed. worker: 40 on GPU 1."""
+    return of(
+        {
+            at(MODULE, INIT, APPLY): totals(600),
+            at(MODULE, INIT, RESERVE, device=GPU_1): totals(100),
+            at(MODULE, RESERVE, kind=MemoryKind.PINNED_HOST, device=HOST): totals(2000),
+            at(MODULE, RESERVE, kind=MemoryKind.MANAGED): totals(50),
+            at(MODULE, NATIVE, process=WORKER, device=GPU_1): totals(40),
+        }
     )

@@ -14,7 +14,7 @@ from gpuheap.profile.html import page
 from gpuheap.profile.model import Profile
 from tests.agent.heap.values import PYTHON, totals
 from tests.agent.profile.browser import COMMAND, Browser
-from tests.agent.profile.examples import at, example, of
+from tests.agent.profile.examples import at, example, of, several_kinds
 from tests.agent.profile.test_page import HOSTILE
 
 pytestmark = [
@@ -68,6 +68,19 @@ def frames_drawn(browser: Browser) -> set[str]:
     return {name.split("  ")[0] for name in names}
 
 
+def choose(browser: Browser, selector: str, text: str) -> None:
+    """In a list of choices, as the keyboard does it."""
+    browser.value(
+        f"(s => {{ s.value = [...s.options].find(o => o.text === '{text}').value;"
+        f" s.dispatchEvent(new Event('change')); }})(document.querySelector('{selector}'))"
+    )
+
+
+def choices(browser: Browser, selector: str) -> list[str]:
+    found = browser.value(f"[...document.querySelector('{selector}').options].map(o => o.text)")
+    return [str(text) for text in found]
+
+
 def table(browser: Browser) -> list[list[str]]:
     cells = "[...document.querySelectorAll('#rows tr')].map(r => [...r.cells].map(c => c.innerText))"
     return [list(row) for row in browser.value(cells)]
@@ -82,7 +95,7 @@ def test_the_page_opens_without_network_and_without_errors(show: Show) -> None:
 def test_it_says_what_is_shown_of_which_process(show: Show) -> None:
     browser = show(example())
     assert browser.text("#title") == "python (pid 4711)"
-    assert browser.text("#amount") == "700 B\nin use by 70 allocations"
+    assert browser.text("#amount") == "700 B\ndevice memory on GPU 0, in use by 70 allocations"
     assert browser.value("document.querySelector('#amount-value').title") == "700 bytes"
     assert "run.pb.gz" in browser.text("#origin") and "recorded for 93.5 s" in browser.text("#origin")
     assert browser.text("#notes") == "lost or blurred: ring_full, 3 times"
@@ -113,26 +126,64 @@ def test_the_table_has_self_and_total(show: Show) -> None:
 def test_another_measure_can_be_chosen(show: Show) -> None:
     browser = show(example())
     browser.click("[...document.querySelectorAll('#types label')].find(l => l.innerText === 'Allocated')")
-    assert browser.text("#amount").startswith("1000 B\nallocated")
+    assert browser.text("#amount").startswith("1000 B\ndevice memory on GPU 0, allocated")
     assert ["500 B", "50.0 %", "500 B", "50.0 %", "KVCache.reserve", "/srv/cache.py:41"] in table(browser)
 
 
 def test_another_process_can_be_chosen(show: Show) -> None:
     browser = show(example())
-    browser.value(
-        "(s => { s.value = '1'; s.dispatchEvent(new Event('change')); })(document.querySelector('#view'))"
-    )
+    choose(browser, "#process", "worker (pid 4712)")
     assert browser.text("#title") == "worker (pid 4712)"
     assert frames_drawn(browser) == {"worker (pid 4712)", "<module>", "libfoo.so+0x1234"}
 
 
 def test_all_processes_can_be_seen_side_by_side(show: Show) -> None:
     browser = show(example())
-    browser.value(
-        "(s => { s.value = '2'; s.dispatchEvent(new Event('change')); })(document.querySelector('#view'))"
-    )
+    choose(browser, "#process", "all processes")
     assert browser.text("#amount").startswith("750 B")
     assert {"all processes", "python (pid 4711)", "worker (pid 4712)"} <= frames_drawn(browser)
+
+
+def test_device_memory_is_shown_first_although_there_is_more_of_another_kind(show: Show) -> None:
+    browser = show(several_kinds())
+    assert browser.text("#amount") == "600 B\ndevice memory on GPU 0, in use by 60 allocations"
+    assert browser.value("document.querySelector('#amount-what').title") == "GPU-aaaa"
+    assert choices(browser, "#memory") == [
+        "device memory on GPU 0",
+        "device memory on GPU 1",
+        "device memory on all GPUs",
+        "managed memory on GPU 0",
+        "pinned host memory",
+    ]
+
+
+def test_another_kind_of_memory_can_be_chosen(show: Show) -> None:
+    browser = show(several_kinds())
+    choose(browser, "#memory", "pinned host memory")
+    assert browser.text("#amount") == "1.95 KiB\npinned host memory, in use by 200 allocations"
+    assert [row[4] for row in table(browser)] == ["KVCache.reserve", "<module>"]
+    assert frames_drawn(browser) == {"python (pid 4711)", "<module>", "KVCache.reserve"}
+
+
+def test_the_gpus_of_a_process_are_drawn_side_by_side(show: Show) -> None:
+    browser = show(several_kinds())
+    choose(browser, "#memory", "device memory on all GPUs")
+    assert {"python (pid 4711)", "GPU 0", "GPU 1"} <= frames_drawn(browser)
+    browser.wait(f"Math.abs({width_of('GPU 1')} - {CHART_WIDTH} * 100 / 700) <= 2")
+
+
+def test_the_chosen_memory_stays_when_another_process_has_it(show: Show) -> None:
+    browser = show(several_kinds())
+    choose(browser, "#memory", "device memory on GPU 1")
+    choose(browser, "#process", "worker (pid 4712)")
+    assert browser.text("#amount").startswith("40 B\ndevice memory on GPU 1")
+    choose(browser, "#process", "all processes")
+    assert browser.text("#amount").startswith("740 B\ndevice memory on all GPUs")
+    assert browser.errors == []
+
+
+def test_one_sort_of_memory_needs_no_choice(show: Show) -> None:
+    assert show(example()).value("document.querySelector('#memory-label').hidden")
 
 
 def test_a_click_zooms_in_and_the_button_zooms_out(show: Show) -> None:
@@ -191,7 +242,7 @@ def test_a_click_in_the_table_shows_the_function_in_the_graph(show: Show) -> Non
 
 def test_nothing_in_use_is_said_and_not_drawn(show: Show) -> None:
     browser = show(of({at(Frame(function="f")): totals(100, 100)}))
-    assert browser.text("#empty").startswith("Nothing was in use in python (pid 4711).")
+    assert browser.text("#empty").startswith("No device memory on GPU 0 was in use in python (pid 4711).")
     assert browser.value("document.querySelector('#chart').hidden")
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from gpuheap.profile.encode import encode_gzip
-from tests.agent.profile.examples import example
+from tests.agent.profile.examples import example, several_kinds
 
 pytestmark = pytest.mark.skipif(
     shutil.which("go") is None, reason="needs `go tool pprof`: there is no go on PATH"
@@ -36,7 +36,8 @@ def test_pprof_reads_types_values_labels_and_stacks(file: Path) -> None:
     assert "PeriodType: space bytes" in text
     assert "Comment: lost or blurred: ring_full, 3 times" in text
     samples = re.search(
-        r"^ +50 +500 +20 +200: ([\d ]+)\n +kind:\[device\] pid:\[4711\] process:\[python\] thread:\[1\]",
+        r"^ +50 +500 +20 +200: ([\d ]+)\n +device:\[0\] gpu:\[GPU-aaaa\] kind:\[device\]"
+        r" pid:\[4711\] process:\[python\] thread:\[1\]",
         text,
         re.MULTILINE,
     )
@@ -69,3 +70,9 @@ def test_pprof_counts_self_and_total_as_a_person_does(
 def test_pprof_can_choose_a_process_by_its_label(file: Path) -> None:
     assert "Total samples = 750B" in pprof("-top", "-unit=B", file)
     assert "Showing nodes accounting for 50B" in pprof("-top", "-unit=B", "-tagfocus=process=worker", file)
+
+
+def test_pprof_can_choose_a_kind_of_memory_by_its_label(tmp_path: Path) -> None:
+    path = tmp_path / "kinds.pb.gz"
+    path.write_bytes(encode_gzip(several_kinds()))
+    assert "Showing nodes accounting for 740B" in pprof("-top", "-unit=B", "-tagfocus=kind=device", path)

@@ -4,45 +4,54 @@
 from typing import Any
 
 from gpuheap.heap.model import Frame
-from gpuheap.profile.model import Profile, Sample
+from gpuheap.profile.model import Profile
 from gpuheap.profile.tree import page_data
 from tests.agent.heap.values import totals
-from tests.agent.profile.examples import APPLY, INIT, MODULE, at, example, of
+from tests.agent.profile.examples import APPLY, INIT, MODULE, at, example, of, several_kinds
 
 IN_USE = 3
 
 
-def functions(data: dict[str, Any], view: str) -> dict[str, tuple[int, int]]:
-    (found,) = [entry for entry in data["views"] if entry["label"] == view]
+def functions(data: dict[str, Any], process: str) -> dict[str, tuple[int, int]]:
+    (found,) = [entry for entry in data["views"] if entry["process"] == process]
     return {data["frames"][row[0]][0]: (row[2][IN_USE], row[3][IN_USE]) for row in found["functions"]}
 
 
 def test_the_process_with_the_most_in_use_comes_first_and_all_together_last() -> None:
-    labels = [view["label"] for view in page_data(example())["views"]]
-    assert labels == ["python (pid 4711)", "worker (pid 4712)", "all processes"]
+    processes = [view["process"] for view in page_data(example())["views"]]
+    assert processes == ["python (pid 4711)", "worker (pid 4712)", "all processes"]
 
 
 def test_a_single_process_needs_no_view_of_all() -> None:
-    assert [view["label"] for view in page_data(of({at(MODULE): totals(10)}))["views"]] == [
+    assert [view["process"] for view in page_data(of({at(MODULE): totals(10)}))["views"]] == [
         "python (pid 4711)"
     ]
 
 
 def test_values_of_two_memory_kinds_are_never_added_up() -> None:
-    samples = tuple(
-        Sample(stack=(MODULE,), values=(1, 1, 1, 1), labels=(("kind", kind), ("pid", pid)))
-        for kind in ("device", "managed")
-        for pid in ("1", "2")
-    )
-    views = page_data(Profile(samples=samples, time_unix_ns=1, duration_ns=1))["views"]
-    assert [view["label"] for view in views][-2:] == ["all processes (device)", "all processes (managed)"]
-    assert [functions[0][3][IN_USE] for functions in (view["functions"] for view in views)] == [
-        1,
-        1,
-        1,
-        1,
-        2,
-        2,
+    data = page_data(several_kinds())
+    totals_of = {
+        (view["process"], view["memory"]): sum(row[2][IN_USE] for row in view["functions"])
+        for view in data["views"]
+    }
+    assert totals_of == {
+        ("python (pid 4711)", "device memory on GPU 0"): 600,
+        ("python (pid 4711)", "device memory on GPU 1"): 100,
+        ("python (pid 4711)", "device memory on all GPUs"): 700,
+        ("python (pid 4711)", "managed memory on GPU 0"): 50,
+        ("python (pid 4711)", "pinned host memory"): 2000,
+        ("worker (pid 4712)", "device memory on GPU 1"): 40,
+        ("all processes", "device memory on all GPUs"): 740,
+        ("all processes", "device memory on GPU-bbbb"): 140,
+    }
+
+
+def test_the_parts_of_a_view_are_its_groups() -> None:
+    data = page_data(several_kinds())
+    (view,) = [view for view in data["views"] if view["memory"] == "device memory on GPU-bbbb"]
+    assert [(data["groups"][number]["gpu"], name) for number, name in view["parts"]] == [
+        ("GPU-bbbb", "python (pid 4711), GPU 1"),
+        ("GPU-bbbb", "worker (pid 4712), GPU 1"),
     ]
 
 

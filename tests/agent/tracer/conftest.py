@@ -5,7 +5,7 @@ import os
 import select
 import subprocess
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
 import pytest
@@ -33,11 +33,17 @@ def tracer(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracer
 class Program:
     """A process that prints lines and ends when its input does; the tracer is polled while it is waited for."""
 
-    def __init__(self, tracer: Tracer | None, command: list[str | Path], standin: StandIn) -> None:
+    def __init__(
+        self,
+        tracer: Tracer | None,
+        command: list[str | Path],
+        standin: StandIn,
+        environment: Mapping[str, str] | None = None,
+    ) -> None:
         self.tracer = tracer
         self._process = subprocess.Popen(
             command,
-            env={**os.environ, **standin.environment()},
+            env={**os.environ, **standin.environment(), **(environment or {})},
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             text=True,
@@ -56,8 +62,11 @@ class Program:
         raise AssertionError(f"pid {self.pid} printed nothing in {DEADLINE_SECONDS} s")
 
     def go_on(self) -> None:
+        self.write("\n")
+
+    def write(self, text: str) -> None:
         assert self._process.stdin
-        self._process.stdin.write("\n")
+        self._process.stdin.write(text)
         self._process.stdin.flush()
 
     def end(self) -> int:

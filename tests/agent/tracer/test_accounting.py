@@ -17,6 +17,9 @@ PRELUDE = """
 import ctypes, os, sys
 driver = ctypes.CDLL("libcuda.so.1")
 assert driver.cuInit(0) == 0
+context = ctypes.c_void_p()
+assert driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0) == 0
+assert driver.cuCtxSetCurrent(context) == 0
 def allocate(size):
     address = ctypes.c_uint64()
     code = driver.cuMemAlloc_v2(ctypes.byref(address), ctypes.c_size_t(size))

@@ -24,6 +24,9 @@ import ctypes, sys
 
 driver = ctypes.CDLL("libcuda.so.1")
 driver.cuInit(0)
+context = ctypes.c_void_p()
+driver.cuDevicePrimaryCtxRetain(ctypes.byref(context), 0)
+driver.cuCtxSetCurrent(context)
 
 
 def allocate(size):

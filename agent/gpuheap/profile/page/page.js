@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// Draws the report: chooses a measure and a process, hands the tree to d3-flame-graph, and fills the table.
+// Draws the report: chooses a measure, a process and one of its kinds of memory, hands the tree to d3-flame-graph, and fills the table.
 // All text goes through textContent: names in the data come from traced programs.
 "use strict";
 (() => {
@@ -55,14 +55,14 @@
   function tree(type) {
     const view = data.views[state.view];
     if (!view) return sum("", []);
-    const parts = view.groups.map((number) => groupTree(data.groups[number], type));
-    return parts.length === 1 ? parts[0] : sum(view.label, parts);
+    const parts = view.parts.map(([number, name]) => groupTree(data.groups[number], name, type));
+    return parts.length === 1 ? parts[0] : sum(view.process, parts);
   }
   function sum(label, children) {
     const value = children.reduce((all, child) => all + child.value, 0);
     return { name: label, file: "", line: 0, kind: "process", value, own: 0, children };
   }
-  function groupTree(group, type) {
+  function groupTree(group, label, type) {
     const nodes = [], tops = [];
     for (const [parent, frame, line, ...values] of group.nodes) {
       const [name, file, kind] = data.frames[frame];
@@ -72,7 +72,7 @@
     }
     // A frame without anything of this measure is not drawn.
     for (const node of nodes) node.children = node.children.filter((child) => child.value > 0);
-    return sum(group.label, tops.filter((node) => node.value > 0));
+    return sum(label, tops.filter((node) => node.value > 0));
   }
 
   // ---- colours: one hue a file, so that a library keeps its colour; the pastel carries black text in both modes
@@ -93,7 +93,7 @@
   }
   function legend() {
     const entries = [["python", "Python (one colour a file)", "/python"], ["native", "native code", "/native"],
-      ["unknown", "stack not known: the name says why", ""], ["process", "process", ""]];
+      ["unknown", "stack not known: the name says why", ""], ["process", "process or GPU", ""]];
     const kinds = new Set(data.frames.map((frame) => frame[2])).add("process");
     byId("legend").replaceChildren(...entries.filter(([kind]) => kinds.has(kind)).map(([kind, text, file]) => {
       const item = element("span");
@@ -113,7 +113,7 @@
     root = zoomed = cursor = chart = null;
     header(top.value);
     table();
-    const many = d3.sum(data.views[state.view]?.groups || [], (number) => data.groups[number].nodes.length) > MANY_FRAMES;
+    const many = d3.sum(data.views[state.view]?.parts || [], ([number]) => data.groups[number].nodes.length) > MANY_FRAMES;
     byId("narrow").hidden = !many || top.value === 0;
     byId("narrow").textContent = `Frames narrower than ${MIN_PIXELS_OF_MANY} pixels appear when you zoom in.`;
     byId("empty").hidden = top.value > 0;
@@ -122,8 +122,9 @@
     describe(null);
     if (top.value === 0) {
       const what = typeName(data.types[state.type])[1];
-      byId("empty").textContent = `Nothing was ${what}${data.views.length ? " in " + data.views[state.view].label : ""}.`
-        + (data.views.length ? " Choose another measure or process above." : "");
+      const view = data.views[state.view];
+      byId("empty").textContent = view
+        ? `${view.memory ? `No ${view.memory}` : "Nothing"} was ${what} in ${view.process}. Choose something else above.` : `Nothing was ${what}.`;
       return;
     }
     chart = flamegraph.default()
@@ -240,7 +241,7 @@
   function table() {
     const view = data.views[state.view];
     const type = state.type;
-    const total = view ? view.groups.reduce((all, number) => all + groupTotal(number, type), 0) : 0;
+    const total = viewTotal(view, type);
     const columns = [["own", "Self"], ["total", "Total"]];
     byId("columns").replaceChildren(...columns.flatMap(([key, word]) => {
       const head = element("th", undefined, "number");
@@ -261,8 +262,8 @@
     byId("more").hidden = shown.length === rows.length;
     byId("more").textContent = `Show all ${rows.length.toLocaleString("en")} functions`;
   }
-  function groupTotal(number, type) {
-    return data.groups[number].nodes.reduce((all, node) => all + (node[0] < 0 ? node[3 + type] : 0), 0);
+  function viewTotal(view, type) {
+    return d3.sum(view ? view.parts : [], ([number]) => d3.sum(data.groups[number].nodes, (node) => node[0] < 0 ? node[3 + type] : 0));
   }
   function tableRow(row, total) {
     const line = element("tr");
@@ -293,13 +294,14 @@
     const type = data.types[state.type];
     const view = data.views[state.view];
     const [, participle] = typeName(type);
-    byId("title").textContent = view ? view.label : "nothing recorded";
+    byId("title").textContent = view ? view.process : "nothing recorded";
     document.title = `GPU memory: ${byId("title").textContent}`;
     byId("amount-value").textContent = amount(value, type.unit) + (type.unit === "count" ? " objects" : "");
     byId("amount-value").title = exact(value, type.unit);
     const other = data.types.findIndex((entry) => entry.unit === "count" && entry.name.split("_")[0] === type.name.split("_")[0]);
-    const objects = view && type.unit === "bytes" && other >= 0 ? view.groups.reduce((all, number) => all + groupTotal(number, other), 0) : 0;
-    byId("amount-what").textContent = participle + (objects ? ` by ${objects.toLocaleString("en")} ${objects === 1 ? "allocation" : "allocations"}` : "");
+    const objects = type.unit === "bytes" && other >= 0 ? viewTotal(view, other) : 0;
+    byId("amount-what").title = view && view.parts.length === 1 ? data.groups[view.parts[0][0]].gpu : "";
+    byId("amount-what").textContent = (view && view.memory ? `${view.memory}, ` : "") + participle + (objects ? ` by ${objects.toLocaleString("en")} ${objects === 1 ? "allocation" : "allocations"}` : "");
   }
   function origin() {
     const parts = [data.source];
@@ -311,7 +313,7 @@
   }
   function notes() {
     byId("notes-section").hidden = data.notes.length === 0;
-    byId("notes").replaceChildren(...data.notes.map((note) => element("li", note, note.startsWith("lost") ? "warn" : "")));
+    byId("notes").replaceChildren(...data.notes.map((note) => element("li", note, /^lost |: out of memory/.test(note) ? "warn" : "")));
   }
   function typeChoice() {
     const rank = (name) => (TYPE_ORDER.indexOf(name) + TYPE_ORDER.length + 1) % (TYPE_ORDER.length + 1);
@@ -325,10 +327,32 @@
       return label;
     }));
   }
+  function memoryChoice() {
+    const options = data.views.map((view, number) => [view, number]).filter(([view]) => view.process === data.views[state.view].process);
+    byId("memory").replaceChildren(...options.map(([view, number]) => new Option(view.memory, String(number))));
+    byId("memory").value = String(state.view);
+  }
+  function choose(number) {
+    state.view = number;
+    state.allRows = false;
+    memoryChoice();
+    draw();
+  }
   function viewChoice() {
-    byId("view-label").hidden = data.views.length < 2;
-    byId("view").replaceChildren(...data.views.map((view, number) => new Option(view.label, String(number))));
-    byId("view").addEventListener("change", (event) => { state.view = Number(event.target.value); state.allRows = false; draw(); });
+    const first = new Map(); // the first view of each process
+    data.views.forEach((view, number) => { if (!first.has(view.process)) first.set(view.process, number); });
+    byId("process-label").hidden = first.size < 2;
+    byId("memory-label").hidden = new Set(data.views.map((view) => view.memory)).size < 2;
+    byId("process").replaceChildren(...[...first].map(([process, number]) => new Option(process, String(number))));
+    byId("process").addEventListener("change", (event) => {
+      const number = Number(event.target.value);
+      const { process } = data.views[number];
+      const { memory } = data.views[state.view]; // stays chosen where the other process has it
+      const same = data.views.findIndex((view) => view.process === process && view.memory === memory);
+      choose(same < 0 ? number : same);
+    });
+    byId("memory").addEventListener("change", (event) => choose(Number(event.target.value)));
+    if (data.views.length) memoryChoice();
   }
 
   origin();

@@ -1,0 +1,126 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What is freed without a call that the kernel side could match: with its process, its context, or beyond its tables.
+
+The kernel side keeps its own totals; what is here comes on top of them.
+"""
+
+from dataclasses import dataclass
+from typing import Final, NamedTuple
+
+from . import abi
+
+SPILL_LIMIT: Final = 1 << 20
+"""Allocations beyond the kernel's table that are kept here: about 300 bytes each."""
+
+FREEING_LIMIT: Final = 4096
+"""Frees of these that are remembered, in case they fail."""
+
+
+class SiteKey(NamedTuple):
+    """abi.Site, to be a key."""
+
+    stack: int
+    image: int
+    tid: int
+    device: int
+    kind: int
+    call: int
+
+    @classmethod
+    def of(cls, site: abi.Site) -> "SiteKey":
+        return cls(site.stack, site.image, site.tid, site.device, site.kind, site.call)
+
+
+@dataclass(slots=True)
+class Released:
+    """Bytes and objects of a site; `exit_*` is the part that went with the process."""
+
+    bytes: int = 0
+    objects: int = 0
+    exit_bytes: int = 0
+    exit_objects: int = 0
+
+
+class Spilled(NamedTuple):
+    bytes: int
+    site: SiteKey
+    owner: int
+
+
+class Releases:
+    def __init__(self) -> None:
+        self._released: dict[SiteKey, Released] = {}
+        self._spilled: dict[tuple[int, int, int], Spilled] = {}
+        self._freeing: dict[tuple[int, int, int], tuple[Spilled, int]] = {}
+        self.spill_full = 0
+        self.unknown_frees = 0
+
+    def of(self, site: SiteKey) -> Released:
+        return self._released.get(site, _NOTHING)
+
+    def add(self, site: SiteKey, size: int, *, at_exit: bool, objects: int = 1) -> None:
+        one = self._released.setdefault(site, Released())
+        one.bytes += size
+        one.objects += objects
+        if at_exit:
+            one.exit_bytes += size
+            one.exit_objects += objects
+
+    def spill(self, event: abi.SpillEvent, ended: set[int]) -> None:
+        """An allocation that is not in the kernel's table, or the free of what may be one."""
+        key = (event.key.image, event.key.space, event.key.address)
+        if event.key.image in ended:  # the event that says so was quicker
+            if event.type == abi.EventType.SPILL:
+                self.add(SiteKey.of(event.value.site), event.value.bytes, at_exit=True)
+        elif event.type == abi.EventType.SPILL:
+            self._replace(key, event.value)
+        elif event.type == abi.EventType.SPILL_FREE:
+            self._free(key)
+        else:
+            self._keep(key)
+
+    def _free(self, key: tuple[int, int, int]) -> None:
+        if one := self._spilled.pop(key, None):
+            self._freeing[key] = (one, 1)
+            if len(self._freeing) > FREEING_LIMIT:
+                del self._freeing[next(iter(self._freeing))]
+            self.add(one.site, one.bytes, at_exit=False)
+            return
+        self.unknown_frees += 1
+        if key in self._freeing:  # by several threads at a time
+            one, times = self._freeing[key]
+            self._freeing[key] = (one, times + 1)
+
+    def _keep(self, key: tuple[int, int, int]) -> None:
+        """A free has failed: so it was none; it is in use again when all frees of the same have failed."""
+        one, times = self._freeing.pop(key, (None, 0))
+        if one is not None and times == 1:
+            self.add(one.site, -one.bytes, at_exit=False, objects=-1)
+            self._spilled[key] = one
+            return
+        self.unknown_frees -= 1
+        if one is not None:
+            self._freeing[key] = (one, times - 1)
+
+    def _replace(self, key: tuple[int, int, int], value: abi.LiveValue) -> None:
+        self._freeing.pop(key, None)
+        if before := self._spilled.pop(key, None):  # freed unseen
+            self.add(before.site, before.bytes, at_exit=False)
+        if len(self._spilled) >= SPILL_LIMIT:
+            self.spill_full += 1
+            return
+        self._spilled[key] = Spilled(value.bytes, SiteKey.of(value.site), value.owner)
+
+    def end(self, images: set[int], owners: set[int]) -> None:
+        """These images, and these contexts and graphs, are gone with all that was theirs."""
+        for key, one in list(self._spilled.items()):
+            if one.site.image in images or one.owner in owners:
+                del self._spilled[key]
+                self.add(one.site, one.bytes, at_exit=one.site.image in images)
+        self._freeing = {key: freeing for key, freeing in self._freeing.items() if key[0] not in images}
+
+    def forget(self, images: set[int]) -> None:
+        self._released = {site: one for site, one in self._released.items() if site.image not in images}
+
+
+_NOTHING: Final = Released()
