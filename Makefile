@@ -15,9 +15,9 @@ VENV := .venv/bin
 DEPENDENCIES := .venv/dependencies
 BPF_OBJECT := agent/gpuheap/tracer/gpuheap.bpf.o
 BPF_ARCHITECTURE := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
-C_FILES = $(shell find bpf tests -name '*.[ch]')
+C_FILES = $(shell find bench bpf tests -name '*.[ch]')
 
-.PHONY: help setup bpf demo up down check test format clean
+.PHONY: help setup bpf demo up down check test bench format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,6 +55,9 @@ check: setup ## formatter, linter and type checker
 
 test: check ## check, and every test that this machine can run; says what it skips, and why
 	@$(VENV)/pytest $(PYTEST)
+
+bench: setup ## what tracing costs the traced programs, and the agent the machine (root; seven minutes)
+	@$(VENV)/python -m bench
 
 format: setup ## rewrite the files as the formatters want them
 	@$(VENV)/ruff check --quiet --fix-only .
