@@ -2,7 +2,7 @@
 """The structs of bpf/gpuheap.h as the compiler laid them out (BTF), against their mirrors in Python. Needs no root."""
 
 import ctypes
-import json
+import re
 import shutil
 import subprocess
 from collections.abc import Iterator
@@ -11,37 +11,46 @@ from typing import Any
 
 import pytest
 
-from gpuheap.tracer import abi
+from gpuheap.tracer import abi, calls
 from gpuheap.tracer.tracer import OBJECT
+from tests.bpf.btf import Types
 
 HEADER = Path(__file__).parents[2] / "bpf" / "gpuheap.h"
-PREFIXES = {"loss": "LOSS_", "event_type": "EVENT_", "stack_reason": "STACK_"}
+PREFIXES = {
+    "loss": "LOSS_",
+    "event_type": "EVENT_",
+    "stack_reason": "STACK_",
+    "device": "DEVICE_",
+    "call": "CALL_",
+}
 
 
 @pytest.fixture(scope="module")
-def btf() -> dict[int, dict[str, Any]]:
+def types() -> Types:
     if not OBJECT.exists():
         pytest.skip("needs the eBPF object: `make bpf` builds it")
-    bpftool = shutil.which("bpftool", path="/usr/sbin:/sbin:/usr/local/sbin:/usr/bin")
-    if bpftool is None:
-        pytest.skip("needs bpftool, which prints BTF")
-    done = subprocess.run([bpftool, "-j", "btf", "dump", "file", OBJECT], capture_output=True, check=True)
-    return {entry["id"]: entry for entry in json.loads(done.stdout)["types"]}
+    return Types(OBJECT)
 
 
 @pytest.mark.parametrize("name", abi.STRUCTS)
-def test_a_struct_has_the_same_fields_at_the_same_offsets_on_both_sides(
-    btf: dict[int, dict[str, Any]], name: str
-) -> None:
-    compiled = [entry for entry in btf.values() if entry["kind"] == "STRUCT" and entry["name"] == name]
+def test_a_struct_has_the_same_fields_at_the_same_offsets_on_both_sides(types: Types, name: str) -> None:
+    compiled = types.structs(name)
     assert len(compiled) == 1, f"the object holds no struct {name}: nothing in it uses the type"
     mirror = abi.STRUCTS[name]
-    assert dict(_mirrored(mirror)) == dict(_compiled(btf, compiled[0]))
-    assert ctypes.sizeof(mirror) == compiled[0]["size"]
+    members = {label: (offset // 8, types.size(number)) for label, number, offset in compiled[0].members}
+    assert dict(_mirrored(mirror)) == members
+    assert ctypes.sizeof(mirror) == compiled[0].size
 
 
 @pytest.mark.parametrize(
-    ("enum", "mirror"), [("loss", abi.Loss), ("event_type", abi.EventType), ("stack_reason", abi.StackReason)]
+    ("enum", "mirror"),
+    [
+        ("loss", abi.Loss),
+        ("event_type", abi.EventType),
+        ("stack_reason", abi.StackReason),
+        ("device", abi.Device),
+        ("call", calls.Call),
+    ],
 )
 def test_an_enum_has_the_same_values_on_both_sides(enum: str, mirror: Any, tmp_path: Path) -> None:
     """Enums that no variable has are not in BTF: the compiler is asked."""
@@ -61,17 +70,14 @@ def _mirrored(mirror: type[ctypes.Structure]) -> Iterator[tuple[str, tuple[int, 
         yield name, (getattr(mirror, name).offset, ctypes.sizeof(kind))
 
 
-def _compiled(
-    btf: dict[int, dict[str, Any]], struct: dict[str, Any]
-) -> Iterator[tuple[str, tuple[int, int]]]:
-    for member in struct["members"]:
-        yield member["name"], (member["bits_offset"] // 8, _size(btf, member["type_id"]))
+def test_kinds_have_the_same_order_on_both_sides() -> None:
+    body = HEADER.read_text().partition("enum kind {")[2].partition("}")[0]
+    names = re.findall(r"KIND_(\w+),", body)
+    assert names == [kind.name for kind in calls.KINDS.values()] + ["NOTHING"]
 
 
-def _size(btf: dict[int, dict[str, Any]], type_id: int) -> int:
-    entry = btf[type_id]
-    if entry["kind"] == "ARRAY":
-        return int(entry["nr_elems"]) * _size(btf, entry["type_id"])
-    if "size" in entry:
-        return int(entry["size"])
-    return _size(btf, entry["type_id"])
+def test_every_probed_function_is_named_once() -> None:
+    listed = re.findall(r"X\((\d+), (\w+)\)", HEADER.read_text())
+    assert [(int(number), name) for number, name in listed] == [
+        (call.value, call.name) for call in calls.Call
+    ]
