@@ -4,6 +4,7 @@
 The kernel side keeps its own totals; what is here comes on top of them.
 """
 
+from collections import Counter
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -45,6 +46,7 @@ class Spilled(NamedTuple):
     bytes: int
     site: SiteKey
     owner: int
+    pool: int
 
 
 class Releases:
@@ -52,11 +54,16 @@ class Releases:
         self._released: dict[SiteKey, Released] = {}
         self._spilled: dict[tuple[int, int, int], Spilled] = {}
         self._freeing: dict[tuple[int, int, int], tuple[Spilled, int]] = {}
+        self._freed_of_pools: Counter[tuple[int, int]] = Counter()
         self.spill_full = 0
         self.unknown_frees = 0
 
     def of(self, site: SiteKey) -> Released:
         return self._released.get(site, _NOTHING)
+
+    def freed_of_pool(self, image: int, pool: int) -> int:
+        """Bytes of spilled allocations that went back to this pool: the kernel side does not know of them."""
+        return self._freed_of_pools[image, pool]
 
     def add(self, site: SiteKey, size: int, *, at_exit: bool, objects: int = 1) -> None:
         one = self._released.setdefault(site, Released())
@@ -84,7 +91,7 @@ class Releases:
             self._freeing[key] = (one, 1)
             if len(self._freeing) > FREEING_LIMIT:
                 del self._freeing[next(iter(self._freeing))]
-            self.add(one.site, one.bytes, at_exit=False)
+            self._free_spilled(one)
             return
         self.unknown_frees += 1
         if key in self._freeing:  # by several threads at a time
@@ -95,7 +102,7 @@ class Releases:
         """A free has failed: so it was none; it is in use again when all frees of the same have failed."""
         one, times = self._freeing.pop(key, (None, 0))
         if one is not None and times == 1:
-            self.add(one.site, -one.bytes, at_exit=False, objects=-1)
+            self._free_spilled(one, sign=-1)
             self._spilled[key] = one
             return
         self.unknown_frees -= 1
@@ -105,11 +112,15 @@ class Releases:
     def _replace(self, key: tuple[int, int, int], value: abi.LiveValue) -> None:
         self._freeing.pop(key, None)
         if before := self._spilled.pop(key, None):  # freed unseen
-            self.add(before.site, before.bytes, at_exit=False)
+            self._free_spilled(before)
         if len(self._spilled) >= SPILL_LIMIT:
             self.spill_full += 1
             return
-        self._spilled[key] = Spilled(value.bytes, SiteKey.of(value.site), value.owner)
+        self._spilled[key] = Spilled(value.bytes, SiteKey.of(value.site), value.owner, value.pool)
+
+    def _free_spilled(self, one: Spilled, sign: int = 1) -> None:
+        self.add(one.site, sign * one.bytes, at_exit=False, objects=sign)
+        self._freed_of_pools[one.site.image, one.pool] += sign * one.bytes
 
     def end(self, images: set[int], owners: set[int]) -> None:
         """These images, and these contexts and graphs, are gone with all that was theirs."""
@@ -121,6 +132,9 @@ class Releases:
 
     def forget(self, images: set[int]) -> None:
         self._released = {site: one for site, one in self._released.items() if site.image not in images}
+        self._freed_of_pools = Counter(
+            {key: freed for key, freed in self._freed_of_pools.items() if key[0] not in images}
+        )
 
 
 _NOTHING: Final = Released()

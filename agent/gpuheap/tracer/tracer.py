@@ -149,8 +149,7 @@ class Tracer:
     def read(self) -> Reading:
         """Everything since tracing began, without what was forgotten."""
         self._catch_up()
-        totals = list(self._sites())
-        self._catch_up()  # the names of what has just been read
+        totals = self._settled_sites()
         self._release_ended()
         return Reading(
             taken_unix_ns=time.time_ns(),
@@ -182,6 +181,15 @@ class Tracer:
         for image in images:
             self._unsupported.pop(image, None)
             self._images.forget(image)
+
+    def _settled_sites(self) -> list[tuple[abi.Site, abi.Totals]]:
+        """With the names of all that was read; of a process that has ended, everything that it did."""
+        while True:
+            ended = len(self._images.ended)
+            totals = list(self._sites())
+            self._catch_up()
+            if len(self._images.ended) == ended:
+                return totals
 
     def _sites(self) -> Iterator[tuple[abi.Site, abi.Totals]]:
         for table in ("sites", "full_sites"):
@@ -291,10 +299,11 @@ class Tracer:
             process = self._images.process(key.image)
             if not self._wanted(process) or key.image in self._images.ended:
                 continue
-            kept = min(pool.peak, max(pool.threshold, pool.in_use))
+            in_use = pool.in_use - self._releases.freed_of_pool(key.image, key.pool)
+            kept = min(pool.peak, max(pool.threshold, in_use))
             address = 0 if key.pool < abi.DEFAULT_POOLS else key.pool
             name = Pool(process=process, device=self._gpus.device(key.image, pool.device), address=address)
-            found[name] = PoolTotals(in_use_bytes=pool.in_use, retained_bytes=max(0, kept - pool.in_use))
+            found[name] = PoolTotals(in_use_bytes=in_use, retained_bytes=max(0, kept - in_use))
         return found
 
     def _failures(self) -> dict[tuple[Process, int], int]:
