@@ -163,11 +163,10 @@ def chain(length: int, innermost: Any, prefix: str = "level") -> Step:
     if length < 1:
         raise SystemExit(f"the stack is {-length + 1} frames deeper than asked for")
     namespace: dict[str, Any] = {"innermost": innermost}
-    for number in range(length):
-        name, following = f"{prefix}_{number}", f"{prefix}_{number + 1}"
-        call = f"{following}(step, *arguments)" if number + 1 < length else "innermost(*arguments)"
-        text = LEVEL.format(name=name, call=call)
-        exec(compile(text, f"{name}.py", "exec"), namespace)  # noqa: S102 - as many functions as are asked for
+    calls = [f"{prefix}_{number}(step, *arguments)" for number in range(1, length)]
+    calls.append("innermost(*arguments)")
+    text = "".join(LEVEL.format(name=f"{prefix}_{number}", call=call) for number, call in enumerate(calls))
+    exec(compile(text, f"{prefix}.py", "exec"), namespace)  # noqa: S102 - as many functions as are asked for
     first: Step = namespace[f"{prefix}_0"]
     return first
 

@@ -72,7 +72,7 @@ struct {
 	__uint(max_entries, 65536);
 	__uint(map_flags, BPF_F_NO_PREALLOC);
 	__type(key, __u64); /* id */
-	__type(value, __u64); /* image */
+	__type(value, __u32); /* how many calls had failed for want of memory */
 } ended_owners SEC(".maps");
 
 /* Frees that the driver took while another thread's free of the same was under way, by number. */
@@ -191,7 +191,7 @@ static __noinline void tell_spill(__u32 type, struct pending *pending)
 		return;
 	}
 	event->type = type;
-	event->pad = 0;
+	event->moment = moment;
 	event->key = pending->key;
 	event->value = pending->value;
 	bpf_ringbuf_submit(event, 0);

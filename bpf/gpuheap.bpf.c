@@ -77,12 +77,14 @@ static __noinline __u64 array_bytes(__u64 descriptor, __u32 three, __u32 levels)
 	if (bpf_probe_read_user(size, three ? 24 : 16, (const void *)descriptor) ||
 	    bpf_probe_read_user(format, 8, (const void *)(descriptor + (three ? 24 : 16))))
 		return 0;
-	for (__u32 level = 0; level < 32;
-	     level++) { /* the sides of each are half of those before */
+	/* The sides of each level are half of those before. */
+	for (__u32 level = 0; level < 32; level++) {
 		if (level >= levels)
 			break;
 		bytes +=
 			(size[0] ? size[0] : 1) * (size[1] ? size[1] : 1) * (size[2] ? size[2] : 1);
+		if (size[0] <= 1 && size[1] <= 1 && size[2] <= 1) /* there are no more */
+			break;
 		size[0] >>= 1;
 		size[1] >>= 1;
 		size[2] >>= 1;

@@ -336,7 +336,7 @@ _Static_assert(sizeof(struct memory_event) == 40, "mirrored in agent/gpuheap/tra
 
 struct spill_event {
 	__u32 type;
-	__u32 pad;
+	__u32 moment; /* how many calls had failed for want of memory */
 	struct live_key key;
 	struct live_value value;
 };

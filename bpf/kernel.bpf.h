@@ -32,7 +32,20 @@ struct signal_struct {
 	} live;
 } CORE;
 
+struct xol_area {
+	unsigned long vaddr;
+} CORE;
+
+struct uprobes_state {
+	struct xol_area *xol_area;
+} CORE;
+
+struct mm_struct {
+	struct uprobes_state uprobes_state;
+} CORE;
+
 struct task_struct {
+	struct mm_struct *mm;
 	int tgid;
 	__u64 start_boottime;
 	struct task_struct *group_leader;

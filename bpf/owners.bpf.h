@@ -74,9 +74,11 @@ static __noinline struct owner *learn_owner(__u64 image, __u32 type, __u64 objec
 	return owner;
 }
 
-static __noinline void tell_owner_end(__u64 image, __u64 owner)
+static __noinline void tell_owner_end(__u64 owner)
 {
-	if (bpf_map_update_elem(&ended_owners, &owner, &image, BPF_ANY))
+	__u32 when = moment;
+
+	if (bpf_map_update_elem(&ended_owners, &owner, &when, BPF_ANY))
 		lost(LOSS_CONTEXTS_FULL);
 }
 
@@ -92,18 +94,24 @@ static __noinline void end_owner(__u64 image, __u32 type, __u64 object)
 	if (bpf_map_delete_elem(&owners, &key)) /* another thread was first */
 		return;
 	ADD(owners_epoch, 1);
-	tell_owner_end(image, id);
+	tell_owner_end(id);
 }
 /* The thread's current context; 0 when it is not known. */
 static __always_inline __u64 current_context(const struct thread *thread)
 {
-	return thread->contexts ? thread->stack[(thread->contexts - 1) & (CONTEXT_DEPTH - 1)] : 0;
+	if (thread->contexts <= thread->forgotten)
+		return 0;
+	return thread->stack[(thread->contexts - 1) & (CONTEXT_DEPTH - 1)];
 }
 
 static __always_inline void push_context(struct thread *thread, __u64 context)
 {
 	thread->stack[thread->contexts & (CONTEXT_DEPTH - 1)] = context;
+	if (thread->forgotten > thread->contexts)
+		thread->forgotten = thread->contexts;
 	thread->contexts++;
+	if (thread->contexts - thread->forgotten > CONTEXT_DEPTH)
+		thread->forgotten = thread->contexts - CONTEXT_DEPTH;
 }
 
 static __always_inline void pop_context(struct thread *thread)
@@ -174,7 +182,7 @@ static __noinline void end_primary(__u64 image, __s32 device)
 	id = primary->id;
 	primary->id = unique();
 	ADD(owners_epoch, 1);
-	tell_owner_end(image, id);
+	tell_owner_end(id);
 }
 
 static __noinline void retain_primary(__u64 image, __s32 device)

@@ -128,10 +128,20 @@ static __noinline void pool_attribute(__u64 image, __u64 handle, __u32 attribute
 		pool->peak = value;
 }
 
-static __always_inline void end_pool(__u64 image, __u64 handle)
+/* Of a device whose current pool it is, the default pool becomes that. */
+static __noinline void end_pool(__u64 image, __u64 handle)
 {
 	struct pool_key key = { .pool = handle, .image = image };
+	struct pool *pool = bpf_map_lookup_elem(&pools, &key);
+	struct pool_key current = { .image = image };
+	__u64 *address;
 
+	if (!pool)
+		return;
+	current.pool = pool->device;
+	address = bpf_map_lookup_elem(&current_pools, &current);
+	if (address && *address == handle)
+		bpf_map_delete_elem(&current_pools, &current);
 	bpf_map_delete_elem(&pools, &key);
 }
 

@@ -46,6 +46,8 @@ struct thread {
 	__u32 full; /* 1: the image has its share of them */
 	__u32 depth; /* of `pending` */
 	__u32 contexts; /* how many are on the stack, as far as that was seen; the top is current */
+	__u32 forgotten; /* how many at the bottom had to make room */
+	__u32 pad;
 	__u64 stack[CONTEXT_DEPTH];
 	/* What is known of `located`, when `epoch` is that of owners. */
 	__u64 located;
@@ -122,6 +124,18 @@ static __always_inline struct pending *last_call(struct thread *thread)
 }
 
 /*
+ * Whether a call that begins will return to the kernel's trampoline: then one that began at the same place of the stack is
+ * under way, and has jumped here. One that was left by longjmp has no trampoline.
+ */
+static __noinline int returns_to_probe(__u64 stack)
+{
+	struct task_struct *task = (void *)bpf_get_current_task();
+	__u64 area = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr), address = 0;
+
+	return !READ(address, stack) && area && (address & ~4095ULL) == area;
+}
+
+/*
  * Room for a call that begins. Those that began further down the stack were left by longjmp. The same call inside itself
  * is one, passed on by a library that stands before the driver; the outer one counts, as the program sees its result.
  */
@@ -130,8 +144,12 @@ static __always_inline struct pending *push_call(struct thread *thread, __u32 ca
 	struct pending *pending;
 	__u32 known = KNOWN_NOT;
 
-	for (int i = 0; i < CALL_DEPTH && thread->depth && last_call(thread)->stack <= stack; i++)
+	for (int i = 0; i < CALL_DEPTH && thread->depth && last_call(thread)->stack <= stack; i++) {
+		if (last_call(thread)->stack == stack && last_call(thread)->call == call &&
+		    returns_to_probe(stack))
+			break;
 		thread->depth--;
+	}
 	if (thread->depth >= CALL_DEPTH) {
 		lost(LOSS_PENDING_FULL);
 		thread->depth = 0;

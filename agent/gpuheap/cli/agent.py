@@ -34,6 +34,15 @@ def command(
         str | None, typer.Option(envvar=names.NODE, help="The node's name in labels. Default: the host name.")
     ] = None,
     cluster: Annotated[str, typer.Option(envvar=names.CLUSTER, help="The cluster's name in labels.")] = "",
+    live_allocations: Annotated[
+        int,
+        typer.Option(
+            envvar=names.LIVE_ALLOCATIONS,
+            metavar="NUMBER",
+            help="Size of the kernel's table of allocations in use; a fourth of it for one process. "
+            "What is beyond is kept by the agent: slower, and just as exact.",
+        ),
+    ] = names.DEFAULT_LIVE_ALLOCATIONS,
 ) -> None:
     """Trace every process on this machine; push profiles to Pyroscope and serve Prometheus metrics.
 
@@ -47,6 +56,7 @@ def command(
         metrics_address=metrics_address,
         node=socket.gethostname() if node is None else node,
         cluster=cluster,
+        live_allocations=live_allocations,
     )
     set_up()
     stop = threading.Event()

@@ -88,7 +88,8 @@ def _record(
         else:
             say(f"recording {', '.join(f'pid {pid}' for pid in pids)}; Ctrl-C ends it")
         recording = record(tracer, watched, stop=stop, seconds=duration)
-    note_lines = notes(recording.reading)
-    out.commit(encode_gzip(profile(recording, note_lines)))
-    show(recording, note_lines)
-    say(f"wrote {out.path}; `gpuheap report {out.path}` makes a page of it")
+        # Before the probes are removed, which can take seconds.
+        note_lines = notes(recording.reading)
+        out.commit(encode_gzip(profile(recording, note_lines)))
+        show(recording, note_lines)
+        say(f"wrote {out.path}; `gpuheap report {out.path}` makes a page of it")

@@ -21,7 +21,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "driver_found_late": "a driver file was in use before it was probed; earlier allocations are in no figure",
     "pools_full": "no room for another memory pool; what it keeps is in no figure",
     # Something is shown as in use for too long, or not long enough.
-    "live_full": "an allocation beyond the kernel's table was not noted; when it is freed, it stays shown as in use",
+    "live_full": "a free failed, and there was no room to note again what it was of; that is shown as freed",
     "spill_full": "an allocation beyond the agent's table was not noted; when it is freed, it stays shown as in use",
     "handles_full": "no room for another memory handle or mapping; when released, it may stay shown as in use",
     "contexts_full": "no room for another context or graph; what its end frees stays shown as in use",

@@ -18,7 +18,7 @@ LAST_PUSH_SECONDS: Final = 8.0
 
 def run(settings: AgentSettings, stop: threading.Event) -> None:
     """Until `stop` is set. Raises `SettingsError` for a metrics address that is taken, `TracerError`."""
-    with Tracer(TracerOptions(pids=None)) as tracer:
+    with Tracer(TracerOptions(live_allocations=settings.live_allocations)) as tracer:
         pusher = Pusher(settings.pyroscope_url) if settings.pyroscope_url else None
         collector = ReadingCollector(settings.node, pusher.outcomes if pusher else dict)
         service = Service(settings, tracer, show=collector.show, sink=pusher)

@@ -10,8 +10,11 @@ INTERVAL: Final = "GPUHEAP_INTERVAL_SECONDS"
 METRICS_ADDRESS: Final = "GPUHEAP_METRICS_ADDRESS"
 NODE: Final = "GPUHEAP_NODE"
 CLUSTER: Final = "GPUHEAP_CLUSTER"
+LIVE_ALLOCATIONS: Final = "GPUHEAP_LIVE_ALLOCATIONS"
 
 MAX_INTERVAL_SECONDS: Final = 3600
+DEFAULT_LIVE_ALLOCATIONS: Final = 1 << 20
+MAX_LIVE_ALLOCATIONS: Final = 1 << 24
 
 
 class SettingsError(Exception):
@@ -20,7 +23,10 @@ class SettingsError(Exception):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class AgentSettings:
-    """`pyroscope_url` is None when profiles are not pushed. `cluster` may be empty."""
+    """`pyroscope_url` is None when profiles are not pushed. `cluster` may be empty.
+
+    `live_allocations` is the size of the kernel's table of allocations in use, about 140 bytes each when in use.
+    """
 
     pyroscope_url: str | None
     interval_seconds: int
@@ -28,6 +34,7 @@ class AgentSettings:
     metrics_port: int
     node: str
     cluster: str
+    live_allocations: int = DEFAULT_LIVE_ALLOCATIONS
 
     @classmethod
     def checked(
@@ -38,6 +45,7 @@ class AgentSettings:
         metrics_address: str,
         node: str,
         cluster: str,
+        live_allocations: int = DEFAULT_LIVE_ALLOCATIONS,
     ) -> Self:
         """Raises `SettingsError`."""
         if not 1 <= interval_seconds <= MAX_INTERVAL_SECONDS:
@@ -47,6 +55,11 @@ class AgentSettings:
             )
         if not node:
             raise SettingsError(f"the node's name is empty: give it with --node or {NODE}")
+        if not 1 <= live_allocations <= MAX_LIVE_ALLOCATIONS:
+            raise SettingsError(
+                f"table of {live_allocations} allocations: allowed are 1 to {MAX_LIVE_ALLOCATIONS} "
+                f"(--live-allocations or {LIVE_ALLOCATIONS})"
+            )
         host, port = _address(metrics_address)
         return cls(
             pyroscope_url=_url(pyroscope_url) if pyroscope_url else None,
@@ -55,6 +68,7 @@ class AgentSettings:
             metrics_port=port,
             node=node,
             cluster=cluster,
+            live_allocations=live_allocations,
         )
 
 

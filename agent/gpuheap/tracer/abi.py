@@ -202,7 +202,7 @@ class MemoryEvent(ctypes.Structure):
 class SpillEvent(ctypes.Structure):
     _fields_: ClassVar = [
         ("type", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("moment", ctypes.c_uint32),
         ("key", LiveKey),
         ("value", LiveValue),
     ]

@@ -35,9 +35,9 @@ class Kernel:
         try:
             with btf.open("rb") as stream, mmap.mmap(stream.fileno(), 0, access=mmap.ACCESS_READ) as names:
                 return cls._with(names, release)
-        except OSError:
+        except (OSError, ValueError):  # before 6.16 the file cannot be mapped; an empty one never
             pass
-        try:  # before 6.16 the file cannot be mapped
+        try:
             return cls._with(btf.read_bytes(), release)
         except OSError as error:
             raise TracerUnavailable(

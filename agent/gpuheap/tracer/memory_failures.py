@@ -55,9 +55,9 @@ class MemoryFailures:
                     continue
                 exact = exact and sums.moment <= event.moment
                 size, objects = _held(sums, event.moment)
-                released = releases.of(site)
-                if size - released.bytes or objects - released.objects:
-                    held[site] = (size - released.bytes, objects - released.objects)
+                gone, gone_objects = releases.before(site, event.moment)
+                if size - gone or objects - gone_objects:
+                    held[site] = (size - gone, objects - gone_objects)
             self.blurred += not exact
             self._failures.append(
                 _Failure(

@@ -5,6 +5,7 @@ The kernel side keeps its own totals; what is here comes on top of them.
 """
 
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final, NamedTuple
 
@@ -52,8 +53,10 @@ class Spilled(NamedTuple):
 class Releases:
     def __init__(self) -> None:
         self._released: dict[SiteKey, Released] = {}
+        self._by_moment: dict[SiteKey, Counter[int]] = {}
+        self._objects_by_moment: dict[SiteKey, Counter[int]] = {}
         self._spilled: dict[tuple[int, int, int], Spilled] = {}
-        self._freeing: dict[tuple[int, int, int], tuple[Spilled, int]] = {}
+        self._freeing: dict[tuple[int, int, int], tuple[Spilled, int, int]] = {}
         self._freed_of_pools: Counter[tuple[int, int]] = Counter()
         self.spill_full = 0
         self.unknown_frees = 0
@@ -61,17 +64,30 @@ class Releases:
     def of(self, site: SiteKey) -> Released:
         return self._released.get(site, _NOTHING)
 
+    def before(self, site: SiteKey, moment: int) -> tuple[int, int]:
+        """Bytes and objects of a site that were released before out-of-memory failure number `moment`."""
+        sizes = self._by_moment.get(site, Counter[int]())
+        counts = self._objects_by_moment.get(site, Counter[int]())
+        return (
+            sum(size for when, size in sizes.items() if when < moment),
+            sum(count for when, count in counts.items() if when < moment),
+        )
+
     def freed_of_pool(self, image: int, pool: int) -> int:
         """Bytes of spilled allocations that went back to this pool: the kernel side does not know of them."""
         return self._freed_of_pools[image, pool]
 
-    def add(self, site: SiteKey, size: int, *, at_exit: bool, objects: int = 1) -> None:
+    def add(self, site: SiteKey, size: int, *, at_exit: bool, objects: int = 1, moment: int = 0) -> None:
+        """`moment` is how many calls had failed for want of memory when it was released."""
         one = self._released.setdefault(site, Released())
         one.bytes += size
         one.objects += objects
-        if at_exit:
+        if at_exit:  # a process that has ended fails no more
             one.exit_bytes += size
             one.exit_objects += objects
+            return
+        self._by_moment.setdefault(site, Counter())[moment] += size
+        self._objects_by_moment.setdefault(site, Counter())[moment] += objects
 
     def spill(self, event: abi.SpillEvent, ended: set[int]) -> None:
         """An allocation that is not in the kernel's table, or the free of what may be one."""
@@ -80,58 +96,61 @@ class Releases:
             if event.type == abi.EventType.SPILL:
                 self.add(SiteKey.of(event.value.site), event.value.bytes, at_exit=True)
         elif event.type == abi.EventType.SPILL:
-            self._replace(key, event.value)
+            self._replace(key, event.value, event.moment)
         elif event.type == abi.EventType.SPILL_FREE:
-            self._free(key)
+            self._free(key, event.moment)
         else:
             self._keep(key)
 
-    def _free(self, key: tuple[int, int, int]) -> None:
+    def _free(self, key: tuple[int, int, int], moment: int) -> None:
         if one := self._spilled.pop(key, None):
-            self._freeing[key] = (one, 1)
+            self._freeing[key] = (one, 1, moment)
             if len(self._freeing) > FREEING_LIMIT:
                 del self._freeing[next(iter(self._freeing))]
-            self._free_spilled(one)
+            self._free_spilled(one, moment)
             return
         self.unknown_frees += 1
         if key in self._freeing:  # by several threads at a time
-            one, times = self._freeing[key]
-            self._freeing[key] = (one, times + 1)
+            one, times, when = self._freeing[key]
+            self._freeing[key] = (one, times + 1, when)
 
     def _keep(self, key: tuple[int, int, int]) -> None:
         """A free has failed: so it was none; it is in use again when all frees of the same have failed."""
-        one, times = self._freeing.pop(key, (None, 0))
+        one, times, when = self._freeing.pop(key, (None, 0, 0))
         if one is not None and times == 1:
-            self._free_spilled(one, sign=-1)
+            self._free_spilled(one, when, sign=-1)
             self._spilled[key] = one
             return
         self.unknown_frees -= 1
         if one is not None:
-            self._freeing[key] = (one, times - 1)
+            self._freeing[key] = (one, times - 1, when)
 
-    def _replace(self, key: tuple[int, int, int], value: abi.LiveValue) -> None:
+    def _replace(self, key: tuple[int, int, int], value: abi.LiveValue, moment: int) -> None:
         self._freeing.pop(key, None)
         if before := self._spilled.pop(key, None):  # freed unseen
-            self._free_spilled(before)
+            self._free_spilled(before, moment)
         if len(self._spilled) >= SPILL_LIMIT:
             self.spill_full += 1
             return
         self._spilled[key] = Spilled(value.bytes, SiteKey.of(value.site), value.owner, value.pool)
 
-    def _free_spilled(self, one: Spilled, sign: int = 1) -> None:
-        self.add(one.site, sign * one.bytes, at_exit=False, objects=sign)
+    def _free_spilled(self, one: Spilled, moment: int, sign: int = 1) -> None:
+        self.add(one.site, sign * one.bytes, at_exit=False, objects=sign, moment=moment)
         self._freed_of_pools[one.site.image, one.pool] += sign * one.bytes
 
-    def end(self, images: set[int], owners: set[int]) -> None:
-        """These images, and these contexts and graphs, are gone with all that was theirs."""
+    def end(self, images: set[int], owners: Mapping[int, int]) -> None:
+        """These images, and these contexts and graphs (with the moment), are gone with all that was theirs."""
         for key, one in list(self._spilled.items()):
             if one.site.image in images or one.owner in owners:
                 del self._spilled[key]
-                self.add(one.site, one.bytes, at_exit=one.site.image in images)
+                at_exit = one.site.image in images
+                self.add(one.site, one.bytes, at_exit=at_exit, moment=owners.get(one.owner, 0))
         self._freeing = {key: freeing for key, freeing in self._freeing.items() if key[0] not in images}
 
     def forget(self, images: set[int]) -> None:
-        self._released = {site: one for site, one in self._released.items() if site.image not in images}
+        for site in [site for site in self._released if site.image in images]:
+            for known in (self._released, self._by_moment, self._objects_by_moment):
+                known.pop(site, None)
         self._freed_of_pools = Counter(
             {key: freed for key, freed in self._freed_of_pools.items() if key[0] not in images}
         )

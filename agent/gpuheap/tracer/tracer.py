@@ -42,7 +42,7 @@ _MAPS: Final[dict[str, tuple[Any, Any]]] = {
     "sites": (abi.Site, abi.Totals),
     "full_sites": (abi.Site, abi.Totals),
     "failures": (abi.FailureKey, c_uint64),
-    "ended_owners": (c_uint64, c_uint64),
+    "ended_owners": (c_uint64, c_uint32),
 }
 """What the maps hold, and those of `_BY_PROCESS`."""
 
@@ -205,6 +205,7 @@ class Tracer:
         self._events.consume()
         self._recover_images()
         if self._memory_failures.unexamined:
+            self._release_ended()
             self._memory_failures.examine(self._sites(), self._releases)
 
     def _receive(self, data: bytes) -> None:
@@ -250,7 +251,10 @@ class Tracer:
 
     def _release_ended(self) -> None:
         """What ended processes, contexts and graphs still held is free: it comes on top of the kernel side's totals."""
-        owners = {int(owner) for owner, _ in libbpf.items(self._fds["ended_owners"], c_uint64, c_uint64)}  # type: ignore[type-var]
+        owners = {
+            int(owner): int(moment)
+            for owner, moment in libbpf.items(self._fds["ended_owners"], c_uint64, c_uint32)  # type: ignore[type-var]
+        }
         if not self._unswept and not owners:
             return
         self._unswept = False
@@ -259,7 +263,12 @@ class Tracer:
         for key, value in list(libbpf.items(self._fds["live"], abi.LiveKey, abi.LiveValue)):
             if key.image in images or value.owner in owners:
                 libbpf.delete(self._fds["live"], key)
-                self._releases.add(SiteKey.of(value.site), value.bytes, at_exit=key.image in images)
+                self._releases.add(
+                    SiteKey.of(value.site),
+                    value.bytes,
+                    at_exit=key.image in images,
+                    moment=owners.get(value.owner, 0),
+                )
         for name, (key_type, value_type) in _BY_PROCESS.items():
             for key, value in list(libbpf.items(self._fds[name], key_type, value_type)):
                 if key.image not in images:
@@ -290,7 +299,10 @@ class Tracer:
                 self._without_python += sums.allocated_objects
             key = SiteKey.of(site)
             name = self._site(key)
-            named[name] = _added(named.get(name), sums, self._releases.of(key))
+            released = self._releases.of(key)
+            if key.image in self._images.ended:
+                released = _all_released(sums, released)
+            named[name] = _added(named.get(name), sums, released)
         return named
 
     def _pools(self) -> dict[Pool, PoolTotals]:
@@ -329,6 +341,20 @@ class Tracer:
 
     def _wanted(self, process: Process) -> bool:
         return self._options.pids is None or process.pid in self._family
+
+
+def _all_released(sums: Any, known: Released) -> Released:
+    """Of an ended process, which holds nothing: what no table had room for went with it, too."""
+    held_bytes, held_objects = (
+        sums.allocated_bytes - sums.freed_bytes,
+        sums.allocated_objects - sums.freed_objects,
+    )
+    return Released(
+        bytes=held_bytes,
+        objects=held_objects,
+        exit_bytes=held_bytes - (known.bytes - known.exit_bytes),
+        exit_objects=held_objects - (known.objects - known.exit_objects),
+    )
 
 
 def _added(before: NamedTotals | None, sums: Any, released: Released) -> NamedTotals:

@@ -54,3 +54,11 @@ def test_a_bad_setting_is_refused_with_what_was_given_and_how_to_set_it(
         AgentSettings.checked(**{**GOOD, name: value})
     assert str(value) in str(caught.value)
     assert way_to_set in str(caught.value)
+
+
+@pytest.mark.parametrize("number", [0, -1, (1 << 24) + 1])
+def test_a_table_of_no_allocations_or_of_too_many_is_refused(number: int) -> None:
+    with pytest.raises(SettingsError) as refused:
+        AgentSettings.checked(**{**GOOD, "live_allocations": number})
+    assert f"table of {number} allocations: allowed are 1 to 16777216" in str(refused.value)
+    assert "GPUHEAP_LIVE_ALLOCATIONS" in str(refused.value)

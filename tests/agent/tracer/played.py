@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Runs `play` (tests/standin/play.c) under the tracer, line by line, and sums a reading as its tests state it."""
 
-from collections.abc import Callable
+from typing import Self
 
 from gpuheap.heap.model import Reading
 from gpuheap.tracer import Tracer
@@ -11,38 +11,59 @@ from tests.standin.build import StandIn
 START = ("0 cuInit 0", "0 cuDevicePrimaryCtxRetain r1 0", "0 cuCtxSetCurrent r1")
 """Thread 0 works on device 0."""
 
-END_OF_LINES = "print 31415926"
+LAST = ("print 31415926", "31415926")
+"""A line, and what it prints: then all before it are done."""
+
+LINES_AT_A_TIME = 500
+"""Their answers fit in a pipe."""
 
 Holdings = dict[tuple[str, str], tuple[int, int]]
 """Bytes and objects by kind and device."""
 
 
-class Played:
+class Played(Program):
     """A `play` on a machine with two devices that has done START."""
 
-    def __init__(self, start: Callable[..., Program], standin: StandIn, *settings: str) -> None:
-        """`settings` are variables of the stand-in driver, NAME=VALUE."""
-        command = ("env", "STANDIN_CUDA_DEVICES=2", *settings, standin.play, "-v")
-        self.program = start(*command)
-        self.pid = self.program.pid
+    def __init__(self, tracer: Tracer | None, standin: StandIn, **environment: str) -> None:
+        super().__init__(
+            tracer,
+            [standin.play, "-v"],
+            standin,
+            environment={"STANDIN_CUDA_DEVICES": "2", **environment},
+        )
         self.do(*START)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.kill()
 
     def codes(self, *lines: str) -> list[int]:
         """What the calls of these lines return, and what other lines print."""
-        self.program.write("\n".join([*lines, END_OF_LINES, ""]))
-        said = list(iter(self.program.line, END_OF_LINES.split()[1]))
+        said: list[str] = []
+        for at in range(0, len(lines), LINES_AT_A_TIME):
+            self.write("\n".join([*lines[at : at + LINES_AT_A_TIME], LAST[0], ""]))
+            line = self.line()
+            while line != LAST[1]:
+                said.append(line)
+                assert self._process.stdout
+                line = self._process.stdout.readline().strip()
+                assert line, "`play` has ended: its standard error says why"
         return [int(line.rpartition(" ")[2]) for line in said]
 
     def do(self, *lines: str) -> None:
         """Calls that must succeed."""
-        assert not any(self.codes(*lines)), "the driver refuses a call that the test takes for granted"
+        codes = self.codes(*lines)
+        assert not any(codes), f"the driver refuses what the test takes for granted: {codes} for {lines}"
 
     def value(self, register: str) -> int:
         return self.codes(f"print {register}")[0]
 
-    def in_use(self, tracer: Tracer) -> Holdings:
+    def in_use(self) -> Holdings:
         """What the tracer says that this program holds."""
-        return in_use(tracer.read(), self.pid)
+        assert self.tracer
+        return in_use(self.tracer.read(), self.pid)
 
 
 def in_use(reading: Reading, pid: int) -> Holdings:
