@@ -215,7 +215,7 @@ __noinline int unmap_step(void)
 
 	if (!thread)
 		return 1;
-	pending = &thread->pending[thread->depth & (CALL_DEPTH - 1)]; /* just popped */
+	pending = popped_call(thread);
 	for (int i = 0; i < UNMAP_STEP; i++) {
 		bytes = remove_mapping(thread->image, pending->arguments[0]);
 		if (!bytes || bytes >= pending->arguments[1])

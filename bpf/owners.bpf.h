@@ -219,4 +219,106 @@ static __noinline void learn_primary(__u64 image, __u64 context, __s32 device)
 		owner->primary = 1;
 }
 
+/* Where a CUmemLocation says that memory is. */
+static __always_inline __s32 device_at(__u64 location)
+{
+	__u32 place[2] = {};
+
+	if (bpf_probe_read_user(place, sizeof(place), (const void *)location))
+		return DEVICE_UNKNOWN;
+	return place[0] == 1 ? (__s32)place[1] : DEVICE_HOST;
+}
+
+/* A context that the call has written to where its first argument points. */
+static __always_inline __u64 context_at(struct pending *pending)
+{
+	__u64 context = 0;
+
+	if (READ(context, pending->arguments[0]))
+		lost(LOSS_FAULT);
+	return context;
+}
+
+/* Calls that have succeeded and say something about contexts. */
+static __noinline void context_call(struct thread *thread, struct pending *pending)
+{
+	struct owner *green;
+	__u64 *arguments;
+	__u64 context;
+	__s32 device;
+
+	if (!thread || !pending)
+		return;
+	arguments = pending->arguments;
+	switch (pending->call) {
+	case CALL_cuCtxCreate_v2:
+	case CALL_cuCtxCreate_v3:
+	case CALL_cuCtxCreate_v4:
+		device = pending->call == CALL_cuCtxCreate_v2	? arguments[2]
+			 : pending->call == CALL_cuCtxCreate_v3 ? arguments[4]
+								: arguments[3];
+		context = context_at(pending);
+		end_owner(thread->image, OWNER_CONTEXT,
+			  context); /* of one whose end was not seen */
+		learn_owner(thread->image, OWNER_CONTEXT, context, device);
+		push_context(thread, context);
+		break;
+	case CALL_cuCtxDestroy_v2:
+		end_owner(thread->image, OWNER_CONTEXT, arguments[0]);
+		if (current_context(thread) == arguments[0])
+			pop_context(thread);
+		break;
+	case CALL_cuDevicePrimaryCtxRetain:
+		retain_primary(thread->image, arguments[1]);
+		learn_primary(thread->image, context_at(pending), arguments[1]);
+		break;
+	case CALL_cuDevicePrimaryCtxRelease_v2:
+		release_primary(thread->image, arguments[0]);
+		break;
+	case CALL_cuDevicePrimaryCtxReset_v2:
+		end_primary(thread->image, arguments[0]);
+		break;
+	case CALL_cuCtxSetCurrent:
+		set_context(thread, arguments[0]);
+		break;
+	case CALL_cuCtxPushCurrent_v2:
+		push_context(thread, arguments[0]);
+		break;
+	case CALL_cuCtxPopCurrent_v2:
+		pop_context(thread);
+		break;
+	case CALL_cuCtxGetCurrent:
+		context = context_at(pending);
+		if (context != current_context(thread))
+			set_context(thread, context);
+		break;
+	case CALL_cuCtxGetDevice:
+		device = DEVICE_UNKNOWN;
+		if (!READ(device, arguments[0]))
+			learn_device(thread, device);
+		break;
+	case CALL_cuGreenCtxCreate:
+		/* It retains the primary context for as long as it exists. */
+		retain_primary(thread->image, arguments[2]);
+		learn_owner(thread->image, OWNER_GREEN, context_at(pending), arguments[2]);
+		break;
+	case CALL_cuGreenCtxDestroy:
+		green = owner_of(thread->image, OWNER_GREEN, arguments[0]);
+		if (!green)
+			break;
+		device = green->device;
+		end_owner(thread->image, OWNER_GREEN, arguments[0]);
+		release_primary(thread->image, device);
+		break;
+	case CALL_cuCtxFromGreenCtx:
+		green = owner_of(thread->image, OWNER_GREEN, arguments[1]);
+		if (green)
+			learn_primary(thread->image, context_at(pending), green->device);
+		break;
+	case CALL_cuGraphDestroy:
+		end_owner(thread->image, OWNER_GRAPH, arguments[0]);
+		break;
+	}
+}
+
 #endif

@@ -9,7 +9,7 @@
 #ifndef GPUHEAP_POOLS_BPF_H
 #define GPUHEAP_POOLS_BPF_H
 
-#include "accounting.bpf.h"
+#include "owners.bpf.h"
 
 /* CUmemPool_attribute */
 #define POOL_RELEASE_THRESHOLD 4
@@ -143,6 +143,47 @@ static __noinline void end_pool(__u64 image, __u64 handle)
 	if (address && *address == handle)
 		bpf_map_delete_elem(&current_pools, &current);
 	bpf_map_delete_elem(&pools, &key);
+}
+
+/* Calls that have succeeded and say something about pools. */
+static __noinline void pool_call(struct thread *thread, struct pending *pending)
+{
+	__u64 *arguments;
+	__u64 handle = 0;
+
+	if (!thread || !pending)
+		return;
+	arguments = pending->arguments;
+	switch (pending->call) {
+	case CALL_cuMemPoolCreate:
+		if (READ(handle, arguments[0]))
+			break;
+		end_pool(thread->image, handle); /* of one whose end was not seen */
+		learn_pool(thread->image, handle,
+			   device_at(arguments[1] + 8)); /* CUmemPoolProps.location */
+		break;
+	case CALL_cuMemPoolDestroy:
+		end_pool(thread->image, arguments[0]);
+		break;
+	case CALL_cuMemPoolTrimTo:
+		trim_pool(thread->image, arguments[0], arguments[1]);
+		break;
+	case CALL_cuMemPoolSetAttribute:
+	case CALL_cuMemPoolGetAttribute:
+		pool_attribute(thread->image, arguments[0], arguments[1], arguments[2]);
+		break;
+	case CALL_cuDeviceGetDefaultMemPool:
+		if (!READ(handle, arguments[0]))
+			set_default_pool(thread->image, arguments[1], handle);
+		break;
+	case CALL_cuDeviceGetMemPool:
+		if (!READ(handle, arguments[0]))
+			learn_current_pool(thread->image, arguments[1], handle);
+		break;
+	case CALL_cuDeviceSetMemPool:
+		set_current_pool(thread->image, arguments[0], arguments[1]);
+		break;
+	}
 }
 
 #endif

@@ -5,8 +5,8 @@
  * The thread state is the one whose thread_id is the thread's pthread_self(), which glibc and musl keep in the FS base: that
  * holds inside pid namespaces, and whether or not the thread has the GIL (callers release it before they allocate).
  *
- * A frame is named by a digest of what is shown of its code object: name, file, first line, line table. The agent is told
- * once what is behind a digest. Making them for all frames is dear, so a stack that was seen before is recognised without:
+ * A frame is named by a digest of its code object (codes.bpf.h). Making them for all frames is dear, so a stack that was
+ * seen before is recognised without:
  *
  *   known_stacks   addresses and versions of the frames -> key of `stacks`
  *   stacks         digests of the frames                -> the frames
@@ -20,38 +20,19 @@
 #ifndef GPUHEAP_PYTHON_BPF_H
 #define GPUHEAP_PYTHON_BPF_H
 
-#include "threads.bpf.h"
+#include "codes.bpf.h"
 
 #define MAX_THREADS 512
-#define WINDOW 4096 /* frames lie close to one another: one read gets many */
 #define FRAME_BYTES 80 /* covers the fields of _PyInterpreterFrame that are read */
-#define CODE_BYTES 160 /* and of PyCodeObject */
-#define STRING_HASH 24 /* PyASCIIObject.hash, 3.8 to 3.15 */
-#define BYTES_SIZE 16 /* PyBytesObject */
-#define BYTES_DATA 32
 #define OWNED_BY_C 3 /* entry frames of the interpreter; not a Python function */
 #define WALK_STEP 32
 #define RUNTIME_BYTES (4 << 20) /* more than a _PyRuntime has */
 #define NAME_STEP 4
 
-#define CODE_U64(walk, offset) (*(__u64 *)((walk)->code + ((offset) & 0xf8)))
-#define CODE_U32(walk, offset) (*(__u32 *)((walk)->code + ((offset) & 0xfc)))
 /* A field of the frame that begins at `at` in the window. */
 #define FRAME_U64(walk, at, offset) \
 	(*(__u64 *)((walk)->window + (((at) + (offset)) & (WINDOW - 8))))
 #define FRAME_U8(walk, at, offset) (*(__u8 *)((walk)->window + (((at) + (offset)) & (WINDOW - 1))))
-
-struct code_key {
-	__u64 code;
-	__u64 image;
-};
-
-struct {
-	__uint(type, BPF_MAP_TYPE_LRU_HASH);
-	__uint(max_entries, 32768);
-	__type(key, struct code_key);
-	__type(value, __u32); /* described */
-} codes SEC(".maps");
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -68,27 +49,6 @@ struct {
 	__type(value, __u64); /* key of `stacks` */
 } known_stacks SEC(".maps");
 
-struct walk {
-	struct interpreter interpreter;
-	__u64 image;
-	__u64 self; /* pthread_self() */
-	__u64 thread_state; /* checked at each use */
-	__u64 interpreter_state;
-	__u64 frame;
-	__u64 hash;
-	__u64 file; /* the last co_filename of this walk */
-	__u64 file_digest;
-	__u64 window_begin; /* what part of the process's memory is in the window */
-	__u64 window_end;
-	__u32 tgid;
-	__u32 named; /* frames that have their digest */
-	__u32 unnamed; /* and those that could not have it */
-	__u32 counted; /* 1: one number stands for all code objects */
-	struct stack stack;
-	__u8 window[WINDOW];
-	__u8 code[256];
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 16384);
@@ -104,179 +64,6 @@ struct {
 	__type(key, __u32);
 	__type(value, struct walk);
 } new_walk SEC(".maps");
-
-/* Copy a PyUnicode's characters, as many as fit. Returns -1 on a fault. */
-static __noinline int read_string(struct interpreter *at, __u64 string, __u8 *into, __u32 *length,
-				  __u32 *state)
-{
-	__u64 characters = 0, data, bytes;
-	__u32 bits = 0;
-
-	if (!at || !into || !length || !state)
-		return -1;
-	if (READ(characters, string + at->string_length) || READ(bits, string + at->string_state))
-		return -1;
-	*length = characters;
-	*state = bits;
-	/* PyASCIIObject.state: kind is bits 2 to 4, ascii is bit 6 (3.8 to 3.15, builds with a GIL). */
-	data = string + ((bits >> 6) & 1 ? at->string_ascii : at->string_compact);
-	bytes = characters * ((bits >> 2) & 7);
-	if (bytes > GPUHEAP_NAME_BYTES - 1)
-		bytes = GPUHEAP_NAME_BYTES - 1;
-	asm volatile("%0 &= 255"
-		     : "+r"(bytes)); /* for the verifier: clang 14 loses the bound above */
-	return bpf_probe_read_user(into, bytes, (const void *)data);
-}
-
-/*
- * A digest of memory, at most GPUHEAP_LINES_BYTES of it. What cannot be read is left out: describing the object will fail
- * at the same place, and be counted there. A global function: verified once.
- */
-__noinline __u64 digest(__u64 address, __u64 bytes)
-{
-	__u64 hash = bytes, words[16];
-
-	for (__u32 chunk = 0; chunk < GPUHEAP_LINES_BYTES / sizeof(words); chunk++) {
-		__u64 rest = bytes - chunk * sizeof(words);
-
-		if (chunk * sizeof(words) >= bytes)
-			break;
-		__builtin_memset(words, 0, sizeof(words));
-		if (rest > sizeof(words))
-			rest = sizeof(words);
-		asm volatile("%0 &= 255"
-			     : "+r"(rest)); /* for the verifier: clang 14 loses the bound above */
-		if (rest > sizeof(words))
-			break;
-		if (bpf_probe_read_user(words, rest,
-					(const void *)(address + chunk * sizeof(words))))
-			break;
-		for (int i = 0; i < 16; i++)
-			hash = mix(hash, words[i]);
-	}
-	return hash;
-}
-
-/* CPython keeps a string's hash once it was asked for, which interned strings always were. */
-static __always_inline __u64 string_digest(const struct interpreter *at, __u64 string)
-{
-	__u64 hash = -1ULL, length = 0;
-	__u32 bits = 0;
-
-	if (!READ(hash, string + STRING_HASH) && hash != -1ULL)
-		return hash;
-	if (READ(length, string + at->string_length) || READ(bits, string + at->string_state))
-		return 0;
-	if (length > GPUHEAP_NAME_BYTES)
-		length = GPUHEAP_NAME_BYTES;
-	return digest(string + ((bits >> 6) & 1 ? at->string_ascii : at->string_compact),
-		      length * ((bits >> 2) & 7));
-}
-
-/* A digest of what is shown of the code object at this address, whose fields are left in walk->code; 0 on a fault. */
-static __noinline __u64 digest_of(struct walk *walk, __u64 code)
-{
-	struct interpreter *at;
-	__u64 hash, lines, file, size = 0;
-
-	if (!walk || bpf_probe_read_user(walk->code, CODE_BYTES, (const void *)code))
-		return 0;
-	at = &walk->interpreter;
-	lines = CODE_U64(walk, at->code_lines);
-	READ(size, lines + BYTES_SIZE);
-	hash = mix(digest(lines + BYTES_DATA, size), CODE_U32(walk, at->code_first_line));
-	hash = mix(hash, string_digest(at, CODE_U64(walk, at->code_name)));
-	file = CODE_U64(walk, at->code_file);
-	if (file != walk->file) { /* neighbours are often of one file */
-		walk->file_digest = string_digest(at, file);
-		walk->file = file;
-	}
-	hash = mix(hash, walk->file_digest);
-	return hash ? hash : 1;
-}
-
-/* walk->code holds the code object; `bytes` of its line table fit into the event. */
-static __always_inline void describe_in(struct code_event *event, struct walk *walk, __u64 code,
-					__u64 lines, __u64 size, __u64 bytes)
-{
-	struct interpreter *at = &walk->interpreter;
-	int fault = 0;
-
-	event->type = EVENT_CODE;
-	event->tgid = walk->tgid;
-	event->image = walk->image;
-	event->code = code;
-	event->first_line = CODE_U32(walk, at->code_first_line);
-	event->lines_address = lines + BYTES_DATA;
-	event->lines_bytes = size;
-	event->name_length = event->name_state = event->file_length = event->file_state = 0;
-	fault |= read_string(at, CODE_U64(walk, at->code_name), event->name, &event->name_length,
-			     &event->name_state);
-	fault |= read_string(at, CODE_U64(walk, at->code_file), event->file, &event->file_length,
-			     &event->file_state);
-	if (size > bytes)
-		size = bytes;
-	asm volatile("%0 &= 8191"
-		     : "+r"(size)); /* for the verifier: clang 14 loses the bound above */
-	if (size <= bytes)
-		fault |=
-			bpf_probe_read_user(event->lines, size, (const void *)(lines + BYTES_DATA));
-	bpf_ringbuf_submit(event, 0);
-	if (fault)
-		lost(LOSS_FAULT);
-}
-
-/* Tell the agent what is behind a digest. Returns -1 when it could not be told. */
-static __noinline int describe(struct walk *walk, __u64 code)
-{
-	struct code_event *event;
-	__u64 lines, size = 0;
-
-	if (!walk)
-		return -1;
-	lines = CODE_U64(walk, walk->interpreter.code_lines);
-	if (READ(size, lines + BYTES_SIZE))
-		lost(LOSS_FAULT);
-	/* Most line tables are short: with room for long ones in each, few events would fill the ring. */
-	if (size <= GPUHEAP_SHORT_LINES_BYTES) {
-		event = bpf_ringbuf_reserve(&events, GPUHEAP_SHORT_CODE_EVENT, 0);
-		if (!event)
-			goto full;
-		describe_in(event, walk, code, lines, size, GPUHEAP_SHORT_LINES_BYTES);
-		return 0;
-	}
-	event = bpf_ringbuf_reserve(&events, sizeof(*event), 0);
-	if (!event)
-		goto full;
-	describe_in(event, walk, code, lines, size, GPUHEAP_LINES_BYTES);
-	return 0;
-full:
-	lost(LOSS_RING_FULL);
-	return -1;
-}
-
-/* The digest by which the agent knows this code object; 0 when it cannot be read or described. */
-static __always_inline __u64 name_of(struct walk *walk, __u64 address)
-{
-	struct code_key key = {};
-	__u32 described = 1;
-
-	if (!walk)
-		return 0;
-	key.image = walk->image;
-	key.code = digest_of(walk, address);
-	if (!key.code) {
-		lost(LOSS_FAULT);
-		return 0;
-	}
-	if (bpf_map_lookup_elem(&codes, &key))
-		return key.code;
-	if (describe(walk, key.code))
-		return 0;
-	if (bpf_map_update_elem(&codes, &key, &described, BPF_ANY))
-		lost(LOSS_CODES_FULL);
-	return key.code;
-}
 
 /* Have the frame in the window. Frames are in pages that are theirs from the beginning; before that may be nothing. */
 static __always_inline int read_frame(struct walk *walk)
@@ -418,19 +205,21 @@ static __noinline __u64 find_state(struct walk *walk)
 	return 0;
 }
 
-static __always_inline struct walk *walk_of(__u64 id, __u64 image)
+static __always_inline struct walk *walk_of(__u64 id)
 {
 	struct task_struct *task = (void *)bpf_get_current_task();
 	struct walk *walk = bpf_map_lookup_elem(&walks, &id);
 	__u32 zero = 0, tgid = id >> 32;
 	struct interpreter *interpreter;
+	struct thread *thread;
 	struct walk *made;
 
 	if (walk)
 		return walk;
+	thread = bpf_map_lookup_elem(&threads, &id);
 	interpreter = bpf_map_lookup_elem(&interpreters, &tgid);
 	made = bpf_map_lookup_elem(&new_walk, &zero);
-	if (!interpreter || !made)
+	if (!thread || !interpreter || !made)
 		return NULL;
 	bpf_map_update_elem(&walks, &id, made, BPF_NOEXIST);
 	walk = bpf_map_lookup_elem(&walks, &id);
@@ -440,7 +229,7 @@ static __always_inline struct walk *walk_of(__u64 id, __u64 image)
 	}
 	walk->interpreter = *interpreter;
 	walk->self = BPF_CORE_READ(task, thread.fsbase);
-	walk->image = image;
+	walk->image = thread->image;
 	walk->tgid = tgid;
 	return walk;
 }
@@ -467,7 +256,7 @@ static __always_inline __u64 code_count(struct walk *walk)
  * The frames, with what distinguishes them, are in walk->stack and walk->hash. `counted` 0: by the frames' own numbers.
  * Returns 0 or an enum stack_reason.
  */
-static __noinline __u64 walk_stack(struct walk *walk, __u32 counted)
+static __always_inline __u64 walk_stack(struct walk *walk, __u32 counted)
 {
 	struct interpreter *at;
 	__u64 count = 0;
@@ -529,9 +318,11 @@ static __always_inline __u64 keep_stack(struct walk *walk)
 }
 
 /* The key of the calling thread's stack in `stacks`, or the reason why there is none. */
-static __noinline __u64 python_stack(__u64 id, __u64 image)
+/* A global function, as the next ones, so that the verifier looks at it once and not after each way to it. */
+__noinline __u64 python_stack(void)
 {
-	struct walk *walk = walk_of(id, image);
+	__u64 id = bpf_get_current_pid_tgid();
+	struct walk *walk = walk_of(id);
 	__u64 reason, key, counted = 0, seen;
 	__u64 *known;
 

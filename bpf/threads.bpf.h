@@ -179,4 +179,10 @@ static __always_inline struct pending *pop_call(struct thread *thread, __u32 cal
 	return NULL;
 }
 
+/* The one that pop_call() has just given. */
+static __always_inline struct pending *popped_call(struct thread *thread)
+{
+	return &thread->pending[thread->depth & (CALL_DEPTH - 1)];
+}
+
 #endif
