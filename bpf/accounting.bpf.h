@@ -88,14 +88,14 @@ __u32 claims_made = 0;
 /* How many calls failed for want of memory. Each one is a moment of which the agent is told what was held. */
 __u32 moment = 0;
 
-/* The site's totals; where there is no room for it, those of all such sites of its process. */
-static __noinline struct totals *totals_of(struct site *site)
+/* Where there is no room for a site, the totals of all such sites of its process. */
+static __noinline struct totals *new_totals(struct site *site)
 {
-	struct totals *totals = bpf_map_lookup_elem(&sites, site);
 	struct totals none = { .moment = moment };
+	struct totals *totals;
 
-	if (totals)
-		return totals;
+	if (!site)
+		return NULL;
 	bpf_map_update_elem(&sites, site, &none, BPF_NOEXIST);
 	totals = bpf_map_lookup_elem(&sites, site);
 	if (totals)
@@ -106,6 +106,13 @@ static __noinline struct totals *totals_of(struct site *site)
 	site->tid = 0;
 	bpf_map_update_elem(&full_sites, site, &none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&full_sites, site);
+}
+
+static __always_inline struct totals *totals_of(struct site *site)
+{
+	struct totals *totals = bpf_map_lookup_elem(&sites, site);
+
+	return totals ? totals : new_totals(site);
 }
 
 /* Before a site changes for the first time after a moment: what it held then. */
@@ -200,11 +207,11 @@ static __noinline void tell_spill(__u32 type, struct pending *pending)
 /* A new holder of an address. One that is known already went with its owner, or was freed unseen. */
 static __noinline void remember(struct thread *thread, struct pending *pending)
 {
-	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
 	struct live_value *before;
 	struct live_value gone;
 	struct image *image;
 	long error = -1;
+	__u32 tgid;
 
 	if (!thread || !pending)
 		return;
@@ -223,6 +230,7 @@ static __noinline void remember(struct thread *thread, struct pending *pending)
 		bpf_map_update_elem(&live, &pending->key, &pending->value, BPF_ANY);
 		return;
 	}
+	tgid = bpf_get_current_pid_tgid() >> 32;
 	image = bpf_map_lookup_elem(&images, &tgid);
 	if (image)
 		ADD(image->spilled, 1);

@@ -28,6 +28,7 @@
 #define WALK_STEP 32
 #define RUNTIME_BYTES (4 << 20) /* more than a _PyRuntime has */
 #define NAME_STEP 4
+#define FRAME_FACTOR 0xff51afd7ed558ccdULL /* any odd number with many bits */
 
 /* A field of the frame that begins at `at` in the window. */
 #define FRAME_U64(walk, at, offset) \
@@ -135,8 +136,8 @@ __noinline int walk_frames(void)
 		frame->instruction = FRAME_U64(walk, at, layout->frame_instruction) -
 				     (code + layout->code_instructions);
 		version = walk->counted ? 0 : version_of(walk, code, at);
-		walk->hash =
-			mix(mix(walk->hash, code), ((__u64)version << 32) | frame->instruction);
+		walk->hash = mix(walk->hash, code * FRAME_FACTOR +
+						     (((__u64)version << 32) | frame->instruction));
 		walk->stack.depth++;
 	}
 	return 0;
