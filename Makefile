@@ -56,7 +56,7 @@ check: setup ## formatter, linter and type checker
 test: check ## check, and every test that this machine can run; says what it skips, and why
 	@$(VENV)/pytest $(PYTEST)
 
-bench: setup ## what tracing costs the traced programs, and the agent the machine (root; seven minutes)
+bench: setup ## what tracing costs the traced programs, others, and the machine (root; some minutes)
 	@$(VENV)/python -m bench
 
 format: setup ## rewrite the files as the formatters want them

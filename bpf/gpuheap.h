@@ -254,6 +254,42 @@ struct handle {
 
 _Static_assert(sizeof(struct handle) == 48, "mirrored in agent/gpuheap/tracer/abi.py");
 
+/* Of a handle, or of the address at which one is mapped. */
+struct handle_key {
+	__u64 value;
+	__u64 image;
+};
+
+_Static_assert(sizeof(struct handle_key) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct mapping {
+	__u64 handle;
+	__u64 id;
+	__u64 bytes;
+};
+
+_Static_assert(sizeof(struct mapping) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/* Of a context, a graph or a device. */
+struct owner_key {
+	__u64 object;
+	__u64 image;
+	__u32 type;
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct owner_key) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct owner {
+	__u64 id;
+	__s32 device;
+	__s32 references;
+	__u32 primary; /* of a context: 1 if what it owns is its device's primary one's */
+	__u32 pad;
+};
+
+_Static_assert(sizeof(struct owner) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
+
 /* Default pools have the ordinal of their device as their address: no pointer is that small. */
 struct pool_key {
 	__u64 pool;
@@ -285,7 +321,7 @@ enum loss {
 	LOSS_RING_FULL, /* an event for the agent */
 	LOSS_SPILL_FULL, /* what a process does with allocations that are not in `live` */
 	LOSS_PENDING_FULL, /* a call whose return could not be awaited */
-	LOSS_LIVE_FULL, /* an allocation whose free will be unknown */
+	LOSS_LIVE_FULL, /* an allocation whose free failed, and which could not be put back */
 	LOSS_SITES_FULL, /* an allocation that is charged to its process, but to no stack */
 	LOSS_STACKS_FULL, /* a stack; its bytes are kept without it */
 	LOSS_CODES_FULL, /* the name of a code object */

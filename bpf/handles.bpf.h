@@ -18,17 +18,6 @@
 #define UNMAP_STEP 32
 #define UNMAP_STEPS 512 /* times UNMAP_STEP: mappings that one call can take away */
 
-struct handle_key {
-	__u64 value;
-	__u64 image;
-};
-
-struct mapping {
-	__u64 handle;
-	__u64 id;
-	__u64 bytes;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 262144);

@@ -21,21 +21,6 @@ enum owner_type {
 	OWNER_GRAPH,
 };
 
-struct owner_key {
-	__u64 object;
-	__u64 image;
-	__u32 type;
-	__u32 pad;
-};
-
-struct owner {
-	__u64 id;
-	__s32 device;
-	__s32 references;
-	__u32 primary; /* of a context: 1 if what it owns is its device's primary one's */
-	__u32 pad;
-};
-
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
 	__uint(max_entries, 65536);

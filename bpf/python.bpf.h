@@ -318,8 +318,10 @@ static __always_inline __u64 keep_stack(struct walk *walk)
 	return walk->hash;
 }
 
-/* The key of the calling thread's stack in `stacks`, or the reason why there is none. */
-/* A global function, as the next ones, so that the verifier looks at it once and not after each way to it. */
+/*
+ * The key of the calling thread's stack in `stacks`, or the reason why there is none. A global function, so that the
+ * verifier looks at it once and not after each way to it.
+ */
 __noinline __u64 python_stack(void)
 {
 	__u64 id = bpf_get_current_pid_tgid();

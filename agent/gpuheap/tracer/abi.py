@@ -252,8 +252,6 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
 }
 """Every shared struct by its name in C."""
 
-NO_POOL: Final = 2**64 - 1
-"""`LiveValue.pool` of memory that is not of a pool."""
 
 DEFAULT_POOLS: Final = 4096
 """A smaller pool address is the ordinal of the device whose default pool it is."""

@@ -53,8 +53,7 @@ class Spilled(NamedTuple):
 class Releases:
     def __init__(self) -> None:
         self._released: dict[SiteKey, Released] = {}
-        self._by_moment: dict[SiteKey, Counter[int]] = {}
-        self._objects_by_moment: dict[SiteKey, Counter[int]] = {}
+        self._by_moment: dict[SiteKey, dict[int, tuple[int, int]]] = {}
         self._spilled: dict[tuple[int, int, int], Spilled] = {}
         self._freeing: dict[tuple[int, int, int], tuple[Spilled, int, int]] = {}
         self._freed_of_pools: Counter[tuple[int, int]] = Counter()
@@ -66,12 +65,8 @@ class Releases:
 
     def before(self, site: SiteKey, moment: int) -> tuple[int, int]:
         """Bytes and objects of a site that were released before out-of-memory failure number `moment`."""
-        sizes = self._by_moment.get(site, Counter[int]())
-        counts = self._objects_by_moment.get(site, Counter[int]())
-        return (
-            sum(size for when, size in sizes.items() if when < moment),
-            sum(count for when, count in counts.items() if when < moment),
-        )
+        earlier = [part for when, part in self._by_moment.get(site, {}).items() if when < moment]
+        return sum(size for size, _ in earlier), sum(count for _, count in earlier)
 
     def freed_of_pool(self, image: int, pool: int) -> int:
         """Bytes of spilled allocations that went back to this pool: the kernel side does not know of them."""
@@ -86,8 +81,9 @@ class Releases:
             one.exit_bytes += size
             one.exit_objects += objects
             return
-        self._by_moment.setdefault(site, Counter())[moment] += size
-        self._objects_by_moment.setdefault(site, Counter())[moment] += objects
+        moments = self._by_moment.setdefault(site, {})
+        before = moments.get(moment, (0, 0))
+        moments[moment] = (before[0] + size, before[1] + objects)
 
     def spill(self, event: abi.SpillEvent, ended: set[int]) -> None:
         """An allocation that is not in the kernel's table, or the free of what may be one."""
@@ -149,8 +145,8 @@ class Releases:
 
     def forget(self, images: set[int]) -> None:
         for site in [site for site in self._released if site.image in images]:
-            for known in (self._released, self._by_moment, self._objects_by_moment):
-                known.pop(site, None)
+            del self._released[site]
+            self._by_moment.pop(site, None)
         self._freed_of_pools = Counter(
             {key: freed for key, freed in self._freed_of_pools.items() if key[0] not in images}
         )

@@ -14,6 +14,7 @@ from typing import Any, Final, Self
 from gpuheap.heap.model import Pool, PoolTotals, Process, Reading
 from gpuheap.heap.model import Site as NamedSite
 from gpuheap.heap.model import Totals as NamedTotals
+from gpuheap.heap.totals import NOTHING, add
 
 from . import abi, libbpf
 from .calls import KINDS, Call
@@ -302,7 +303,8 @@ class Tracer:
             released = self._releases.of(key)
             if key.image in self._images.ended:
                 released = _all_released(sums, released)
-            named[name] = _added(named.get(name), sums, released)
+            # Two kernel sites can have one name: their stacks differ in what is not shown.
+            named[name] = add(named.get(name, NOTHING), _totals(sums, released))
         return named
 
     def _pools(self) -> dict[Pool, PoolTotals]:
@@ -357,14 +359,12 @@ def _all_released(sums: Any, known: Released) -> Released:
     )
 
 
-def _added(before: NamedTotals | None, sums: Any, released: Released) -> NamedTotals:
-    """One more kernel site of the same name: two stacks can differ in addresses only."""
-    before = before or NamedTotals()
+def _totals(sums: Any, released: Released) -> NamedTotals:
     return NamedTotals(
-        allocated_bytes=before.allocated_bytes + sums.allocated_bytes,
-        allocated_objects=before.allocated_objects + sums.allocated_objects,
-        freed_bytes=before.freed_bytes + sums.freed_bytes + released.bytes,
-        freed_objects=before.freed_objects + sums.freed_objects + released.objects,
-        released_at_exit_bytes=before.released_at_exit_bytes + released.exit_bytes,
-        released_at_exit_objects=before.released_at_exit_objects + released.exit_objects,
+        allocated_bytes=sums.allocated_bytes,
+        allocated_objects=sums.allocated_objects,
+        freed_bytes=sums.freed_bytes + released.bytes,
+        freed_objects=sums.freed_objects + released.objects,
+        released_at_exit_bytes=released.exit_bytes,
+        released_at_exit_objects=released.exit_objects,
     )

@@ -328,7 +328,7 @@ def test_a_machine_without_the_kernel_module_has_no_gpus(tmp_path: Path) -> None
 
 
 def test_device_nodes_are_those_in_the_process_s_dev(tmp_path: Path) -> None:
-    dev = tmp_path / "4711/root/dev"
+    dev = tmp_path.joinpath("4711", "root", "dev")
     dev.mkdir(parents=True)
     for name in ("nvidia0", "nvidia12", "nvidiactl", "nvidia-uvm", "nvidia3x", "null"):
         (dev / name).touch()

@@ -2,12 +2,13 @@
 """Every kind of memory, by call, against the ledger that the stand-in driver keeps: exact to the byte."""
 
 from collections.abc import Iterator
+from dataclasses import fields
 
 import pytest
 
-from gpuheap.heap.model import Reading, Totals
+from gpuheap.heap.model import Reading, Site, Totals
 from gpuheap.tracer import Tracer, TracerOptions
-from tests.agent.tracer.conftest import Program, of
+from tests.agent.tracer.conftest import Program, of, total
 from tests.standin.build import StandIn
 from tests.standin.player import Counts, Ledger, parse
 from tests.standin.sequences import ENVIRONMENT, sequence
@@ -35,23 +36,15 @@ class Play:
 
 def rows(reading: Reading, pid: int) -> dict[tuple[str, int], Counts]:
     """By kind and device, as the ledger has them."""
-    sums: dict[tuple[str, int], Totals] = {}
+    groups: dict[tuple[str, int], dict[Site, Totals]] = {}
     for site, totals in of(reading, pid).items():
         if site.call == "cuMemImportFromShareableHandle":
             continue  # of no size until it is mapped; the ledger leaves them out
         key = (site.kind.value, -2 if site.device.ordinal is None else site.device.ordinal)
-        before = sums.get(key, Totals())
-        sums[key] = Totals(
-            **{name: getattr(before, name) + getattr(totals, name) for name in Totals.__dataclass_fields__}
-        )
+        groups.setdefault(key, {})[site] = totals
+    names = [field.name for field in fields(Counts)]
     return {
-        key: Counts(
-            allocated_bytes=one.allocated_bytes,
-            allocated_objects=one.allocated_objects,
-            freed_bytes=one.freed_bytes,
-            freed_objects=one.freed_objects,
-        )
-        for key, one in sums.items()
+        key: Counts(**{name: getattr(total(group), name) for name in names}) for key, group in groups.items()
     }
 
 
