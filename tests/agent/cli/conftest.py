@@ -44,12 +44,12 @@ def load():
 
 
 load()
-print("ready", flush=True)
-if "wait" in sys.argv:
-    try:
+try:  # Ctrl-C may come as soon as the line is read
+    print("ready", flush=True)
+    if "wait" in sys.argv:
         sys.stdin.read()
-    except KeyboardInterrupt:
-        sys.stdin.read()
+except KeyboardInterrupt:
+    sys.stdin.read()
 if "free" in sys.argv:
     for address in held[4:]:
         cuda.cuMemFree_v2(address)
