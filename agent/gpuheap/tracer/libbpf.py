@@ -14,6 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self, TypeVar
 
+from .detaching import closed_elsewhere
 from .errors import AttachError, LoadError, TracerUnavailable
 
 K = TypeVar("K", bound=c.Structure)
@@ -23,7 +24,7 @@ N = TypeVar("N", bound=c.Structure)
 BATCH: Final = 1024
 LOG_BYTES: Final = 1 << 14
 DETACHERS: Final = 64
-"""Threads that detach: each link waits for the kernel to be done with it, and they wait together."""
+"""Threads that close links of many probes: each waits for the kernel to be done with it, and they wait together."""
 
 _SYS_BPF: Final = {"x86_64": 321, "aarch64": 280}
 _LINK_CREATE: Final = 28
@@ -88,6 +89,7 @@ _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
         c.c_void_p,
         [c.c_void_p, c.c_int, c.c_char_p, c.c_size_t, c.POINTER(_UprobeOptions)],
     ),
+    "bpf_link__fd": (c.c_int, [c.c_void_p]),
     "bpf_link__destroy": (c.c_int, [c.c_void_p]),
     "bpf_map_lookup_elem": (c.c_int, [c.c_int, c.c_void_p, c.c_void_p]),
     "bpf_map_update_elem": (c.c_int, [c.c_int, c.c_void_p, c.c_void_p, c.c_uint64]),
@@ -278,9 +280,12 @@ class BpfObject:
         """All links but the first so many of each kind."""
         gone, self._links = self._links[links:], self._links[:links]
         closed, self._multi_links = self._multi_links[multi_links:], self._multi_links[:multi_links]
-        if gone or closed:
+        if gone:
+            with closed_elsewhere([self._lib.bpf_link__fd(link) for link in gone]):
+                for link in gone:
+                    self._lib.bpf_link__destroy(link)
+        if closed:
             with ThreadPoolExecutor(DETACHERS) as threads:
-                list(threads.map(self._lib.bpf_link__destroy, gone))
                 list(threads.map(os.close, closed))
 
     def check_map(self, name: str, key_bytes: int, value_bytes: int) -> None:
