@@ -150,6 +150,7 @@ struct interpreter {
 	__u32 frame_previous;
 	__u32 frame_instruction;
 	__u32 frame_owner;
+	__s32 frame_entry; /* tells the first frame of a run of the evaluation function; -1: see struct frame */
 	__u32 frame_versioned; /* the object that has the version: code or function */
 	__u32 version; /* in it: a number that no other such object of the process has, or 0; 0: there is none */
 	__u32 code_first_line; /* in PyCodeObject */
@@ -163,15 +164,28 @@ struct interpreter {
 	__u32 string_ascii; /* where the characters begin, for ASCII strings */
 	__u32 string_compact; /* and for the others */
 	__u32 code_counter; /* in _PyRuntime, of the main interpreter: counts the code objects made; 0: there is none */
+	__u32 pad;
 };
 
-_Static_assert(sizeof(struct interpreter) == 104, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct interpreter) == 112, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/*
+ * From 3.11 on, one run of _PyEval_EvalFrameDefault executes many Python frames. The frames of a stack, innermost first,
+ * fall into runs that each end with this flag: one for each native frame of that function, in the same order. Of a run
+ * that was cut the flag may be missing.
+ *
+ * 3.11 marks these frames itself (`is_entry`). From 3.12 on the run's entry frame, which lies on the C stack, is outside
+ * of them. Before 3.11 every frame has a run of its own.
+ */
+enum frame_flags {
+	FRAME_OUTERMOST = 1, /* the outermost Python frame of its run of the evaluation function */
+};
 
 /* A Python frame. `code` is a digest of what is shown of its code object, which an event has described. */
 struct frame {
 	__u64 code;
 	__u32 instruction; /* byte offset in the code object's instructions */
-	__u32 version; /* used while walking; 0 in map `stacks` */
+	__u32 flags; /* enum frame_flags */
 };
 
 _Static_assert(sizeof(struct frame) == 16, "mirrored in agent/gpuheap/tracer/abi.py");

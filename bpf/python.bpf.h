@@ -104,6 +104,16 @@ static __always_inline __u32 version_of(struct walk *walk, __u64 code, __u64 at)
 	return version;
 }
 
+/* The last frame that was added is the outermost of its run of the evaluation function. */
+static __always_inline void ends_run(struct walk *walk)
+{
+	if (!walk->stack.depth)
+		return;
+	walk->stack.frames[(walk->stack.depth - 1) & (GPUHEAP_MAX_FRAMES - 1)].flags =
+		FRAME_OUTERMOST;
+	walk->hash = mix(walk->hash, FRAME_OUTERMOST);
+}
+
 /*
  * A few frames; 1 ends the walk. A global function: the verifier looks at it once, not once for each turn of the loop; it
  * has no pointers for arguments, as kernels before 5.12 do not take them.
@@ -129,16 +139,22 @@ __noinline int walk_frames(void)
 		at = walk->frame - walk->window_begin;
 		code = FRAME_U64(walk, at, layout->frame_code) & ~(__u64)layout->code_tag;
 		walk->frame = FRAME_U64(walk, at, layout->frame_previous);
-		if (!code || FRAME_U8(walk, at, layout->frame_owner) >= OWNED_BY_C)
+		if (!code || FRAME_U8(walk, at, layout->frame_owner) >= OWNED_BY_C) {
+			if (layout->frame_entry < 0)
+				ends_run(walk);
 			continue;
+		}
 		frame = &walk->stack.frames[walk->stack.depth & (GPUHEAP_MAX_FRAMES - 1)];
 		frame->code = code;
+		frame->flags = 0;
 		frame->instruction = FRAME_U64(walk, at, layout->frame_instruction) -
 				     (code + layout->code_instructions);
 		version = walk->counted ? 0 : version_of(walk, code, at);
 		walk->hash = mix(walk->hash, code * FRAME_FACTOR +
 						     (((__u64)version << 32) | frame->instruction));
 		walk->stack.depth++;
+		if (layout->frame_entry >= 0 && FRAME_U8(walk, at, layout->frame_entry))
+			ends_run(walk);
 	}
 	return 0;
 }
@@ -157,9 +173,9 @@ __noinline int name_frames(void)
 			return 1;
 		frame = &walk->stack.frames[walk->named & (GPUHEAP_MAX_FRAMES - 1)];
 		frame->code = name_of(walk, frame->code);
-		frame->version = 0;
 		walk->unnamed += !frame->code;
-		walk->hash = mix(mix(walk->hash, frame->code), frame->instruction);
+		walk->hash = mix(mix(walk->hash, frame->code),
+				 ((__u64)frame->flags << 32) | frame->instruction);
 		walk->named++;
 	}
 	return 0;

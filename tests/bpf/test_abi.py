@@ -22,6 +22,7 @@ PREFIXES = {
     "stack_reason": "STACK_",
     "device": "DEVICE_",
     "call": "CALL_",
+    "frame_flags": "FRAME_",
 }
 
 
@@ -50,6 +51,7 @@ def test_a_struct_has_the_same_fields_at_the_same_offsets_on_both_sides(types: T
         ("stack_reason", abi.StackReason),
         ("device", abi.Device),
         ("call", calls.Call),
+        ("frame_flags", abi.FrameFlag),
     ],
 )
 def test_an_enum_has_the_same_values_on_both_sides(enum: str, mirror: Any, tmp_path: Path) -> None:

@@ -62,6 +62,7 @@ class Layout:
     string_state: int
     string_ascii: int
     string_compact: int
+    frame_entry: int = -1
     code_counter: int = 0
 
 
@@ -78,6 +79,7 @@ _LAYOUTS: Final = {
         frame_previous=48,
         frame_instruction=56,
         frame_owner=69,
+        frame_entry=68,
         frame_versioned=0,  # f_func
         version=_FUNCTION_VERSION,
         code_first_line=72,

@@ -5,7 +5,7 @@ A test compares them with the compiled object through its BTF. Field comments ar
 """
 
 import ctypes
-from enum import IntEnum
+from enum import IntEnum, IntFlag
 from typing import ClassVar, Final
 
 MAX_FRAMES: Final = 64
@@ -46,6 +46,7 @@ class Interpreter(ctypes.Structure):
         ("frame_previous", ctypes.c_uint32),
         ("frame_instruction", ctypes.c_uint32),
         ("frame_owner", ctypes.c_uint32),
+        ("frame_entry", ctypes.c_int32),
         ("frame_versioned", ctypes.c_uint32),
         ("version", ctypes.c_uint32),
         ("code_first_line", ctypes.c_uint32),
@@ -59,6 +60,7 @@ class Interpreter(ctypes.Structure):
         ("string_ascii", ctypes.c_uint32),
         ("string_compact", ctypes.c_uint32),
         ("code_counter", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
     ]
 
 
@@ -66,7 +68,7 @@ class Frame(ctypes.Structure):
     _fields_: ClassVar = [
         ("code", ctypes.c_uint64),
         ("instruction", ctypes.c_uint32),
-        ("version", ctypes.c_uint32),
+        ("flags", ctypes.c_uint32),
     ]
 
 
@@ -293,6 +295,10 @@ class Loss(IntEnum):
     UNMATCHED_RETURN = 18
     ADDRESS_REUSED = 19
     UNKNOWN_DEVICE = 20
+
+
+class FrameFlag(IntFlag):
+    OUTERMOST = 1
 
 
 class EventType(IntEnum):
