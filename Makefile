@@ -10,6 +10,8 @@ CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # More arguments for pytest: make test PYTEST='-k approval -x'
 PYTEST ?=
+# How many tests run side by side. Those that trace do not: each sees the whole machine.
+LANES ?= 2
 
 VENV := .venv/bin
 DEPENDENCIES := .venv/dependencies
@@ -54,7 +56,7 @@ check: setup ## formatter, linter and type checker
 		--cache-dir "$$(readlink -f $(DEPENDENCIES))/mypy-cache"
 
 test: check ## check, and every test that this machine can run; says what it skips, and why
-	@$(VENV)/pytest $(PYTEST)
+	@$(VENV)/pytest -n $(LANES) --dist loadgroup $(PYTEST)
 
 bench: setup ## what tracing costs the traced programs, others, and the machine (root; some minutes)
 	@$(VENV)/python -m bench

@@ -22,9 +22,19 @@ TRACER: Final = Path(__file__).resolve().parent.parent / "agent" / "gpuheap" / "
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
+        item.add_marker(pytest.mark.xdist_group(_lane(item)))
         for marker, lacks in NEEDS.items():
             if item.get_closest_marker(marker) and (reason := lacks()):
                 item.add_marker(pytest.mark.skip(reason=reason))
+
+
+def _lane(item: pytest.Item) -> str:
+    """What runs one after the other when tests run side by side (`make test`).
+
+    The tests of a module share their fixtures. A tracer sees the whole machine, so two of them would count what the
+    other's programs do.
+    """
+    return "tracer" if item.get_closest_marker("bpf") else item.nodeid.split("::")[0]
 
 
 @pytest.fixture(scope="module")
