@@ -33,7 +33,8 @@ API_SERVICE_ADDRESS: Final = "10.96.0.1"
 
 MEMORY_FILE_SYSTEM: Final = Path("/dev/shm")  # noqa: S108 - the folder in it is private
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
-ADMISSION: Final = ("NodeRestriction", "PodSecurity", "ResourceQuota", "ExtendedResourceToleration")
+ADMISSION: Final = ("NodeRestriction", "PodSecurity", "ResourceQuota")
+EXTENDED_RESOURCE_TOLERATION: Final = "ExtendedResourceToleration"
 ADMIN: Final = "admin"
 CONTROLLER_MANAGER: Final = "system:kube-controller-manager"
 SCHEDULER: Final = "system:kube-scheduler"
@@ -44,13 +45,18 @@ class ControlPlane:
     """The control plane of the state folder `state`, run by `executable`.
 
     Starting must be done by a thread that lives as long as it is to run: the programs die with that thread.
+    `extended_resource_toleration`: whether the API server has that admission plug-in, which gives a pod that asks
+    for `nvidia.com/gpu` a toleration of this key before any policy sees it. Clusters differ in it.
     """
 
-    def __init__(self, executable: Path, state: Path) -> None:
+    def __init__(self, executable: Path, state: Path, *, extended_resource_toleration: bool = True) -> None:
         self.kubeconfig = state / "kubeconfig"
         self.authority = CertificateAuthority.in_folder(state)
         self.components: list[Component] = []
         self.executable = executable
+        self._admission = (
+            (*ADMISSION, EXTENDED_RESOURCE_TOLERATION) if extended_resource_toleration else ADMISSION
+        )
         self._state = state
         self._folder = state / "control-plane"
         self._logs = state / "logs"
@@ -205,7 +211,7 @@ class ControlPlane:
             f"--client-ca-file={self.authority.certificate_path}",
             f"--token-auth-file={self._folder / 'tokens.csv'}",
             "--authorization-mode=Node,RBAC",
-            f"--enable-admission-plugins={','.join(ADMISSION)}",
+            f"--enable-admission-plugins={','.join(self._admission)}",
             "--service-account-issuer=https://kubernetes.default.svc.cluster.local",
             f"--service-account-key-file={self._folder / 'service-accounts.pub'}",
             f"--service-account-signing-key-file={self._folder / 'service-accounts.key'}",

@@ -7,10 +7,13 @@ from pathlib import Path
 import pytest
 import yaml
 from lightkube import ApiError, Client, KubeConfig
-from lightkube.resources.core_v1 import Node
+from lightkube.models.core_v1 import Container, PodSpec, ResourceRequirements
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Node, Pod
 
 from localcloud.kube.component import ComponentFailed
 from localcloud.kube.control_plane import ControlPlane, etcd_data
+from localcloud.kube.watching import client
 
 
 def test_the_kubeconfig_works_as_a_text_without_any_other_file(control_plane: ControlPlane) -> None:
@@ -66,10 +69,34 @@ exit 1
     assert len(clients) == 3, "each attempt looks for ports anew"
 
 
+def gpu_pod() -> Pod:
+    resources = ResourceRequirements(limits={"nvidia.com/gpu": "1"})
+    container = Container(name="main", image="example.com/training:1", resources=resources)
+    return Pod(
+        metadata=ObjectMeta(name="asks-for-a-gpu", namespace="default"), spec=PodSpec(containers=[container])
+    )
+
+
+def gpu_tolerations(control_plane: ControlPlane) -> list[str | None]:
+    """The keys of a GPU pod's own tolerations, after admission."""
+    admitted = client(control_plane.kubeconfig).create(gpu_pod(), dry_run=True)
+    assert admitted.spec
+    keys = [toleration.key for toleration in admitted.spec.tolerations or []]
+    return [key for key in keys if not (key or "").startswith("node.kubernetes.io/")]
+
+
 @pytest.mark.cluster
-def test_stopping_leaves_no_process_and_no_data(control_plane: ControlPlane, tmp_path: Path) -> None:
-    other = ControlPlane(control_plane.executable, tmp_path)
+def test_the_api_server_gives_gpu_pods_their_toleration(control_plane: ControlPlane) -> None:
+    assert gpu_tolerations(control_plane) == ["nvidia.com/gpu"]
+
+
+@pytest.mark.cluster
+def test_a_control_plane_can_be_had_without_that_and_leaves_no_process_and_no_data(
+    control_plane: ControlPlane, tmp_path: Path
+) -> None:
+    other = ControlPlane(control_plane.executable, tmp_path, extended_resource_toleration=False)
     other.start()
+    assert gpu_tolerations(other) == []
     processes = [component.pid for component in other.components]
     assert etcd_data(tmp_path).exists()
     other.stop()
