@@ -3,7 +3,7 @@
 data sources, private endpoint, load-balancer Service, extension, cluster.
 
 Reads the configuration and exports what people and `verify` need; how each part gets its values is in
-`components/wiring.py`.
+`components/wiring/`.
 """
 
 import pulumi

@@ -12,8 +12,8 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi_azure_native import authorization, containerservice, managedidentity
 
-from .config_parts import POD_RANGE, SERVICE_RANGE
 from .roles import NETWORK_CONTRIBUTOR, assign
+from .settings.network import POD_RANGE, SERVICE_RANGE
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 GPU_TAINT_KEY: Final = "nvidia.com/gpu"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration of a stack: the only reader of `pulumi.Config`.
 
-Every value is checked here, before anything is created: unknown keys, ranges, names that Azure would refuse
-an hour into a deployment. A refusal says what was given, what is allowed and how to set it
-(`config_problems.py`). Values that depend on the stack's name are derived here, so that components get a
+Every value is checked before anything is created, by the models in `settings/`: unknown keys, ranges, names
+that Azure would refuse an hour into a deployment. A refusal says what was given, what is allowed and how to
+set it (`config_problems.py`). Values that depend on the stack's name are derived here, so that components get a
 complete, frozen model and previews are the same each time.
 """
 
@@ -14,22 +14,15 @@ from typing import Annotated, Any, Final, Self
 import pulumi
 from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
 
-from .config_parts import (
-    RESOURCE_GROUP_NAME,
-    AgentBuild,
-    AgentImage,
-    ExistingCluster,
-    ExistingGrafana,
-    GpuPool,
-    Network,
-    NewCluster,
-    NewGrafana,
-    Part,
-    PrivateLink,
-    Pyroscope,
-    refuse,
-)
 from .config_problems import NAMESPACE, ConfigError, Path, Problem, problems_of, unknown_key
+from .settings.agent import AgentBuild, AgentImage
+from .settings.base import RESOURCE_GROUP_NAME, Part, refuse
+from .settings.cluster import ExistingCluster, NewCluster
+from .settings.grafana import ExistingGrafana, NewGrafana
+from .settings.network import Network
+from .settings.pools import GpuPool
+from .settings.private_link import PrivateLink
+from .settings.pyroscope import Pyroscope
 
 
 def _variant(key: str, present: str, absent: str) -> Discriminator:

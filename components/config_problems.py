@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Says what is wrong with a stack's configuration, in the words in which the user writes it.
 
-Owns the texts. What is allowed is decided by the models in `config.py`, whose field descriptions and examples
+Owns the texts. What is allowed is decided by the models in `settings/`, whose field descriptions and examples
 appear here.
 """
 

@@ -6,8 +6,9 @@ from typing import Any
 import pytest
 
 from components.config import StackConfig, parse
-from components.config_parts import NewCluster, NewGrafana
 from components.config_problems import ConfigError, Problem
+from components.settings.cluster import NewCluster
+from components.settings.grafana import NewGrafana
 
 ENOUGH: dict[str, Any] = {
     "gpuPool": {"vmSize": "Standard_NC24ads_A100_v4"},

@@ -1,0 +1,29 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Gives each component its values: from the configuration, and from the components before it.
+
+One file a part of the stack, one function a component. No decisions but those between new and existing.
+"""
+
+from .cluster import cluster
+from .gpu import gpu_pool
+from .grafana import grafana, grafana_content
+from .metrics import metrics_pipeline
+from .place import place
+from .private_link import private_link, private_link_service, pyroscope_url
+from .profiling import agent_image, inspektor_gadget, profiler_agent, pyroscope
+
+__all__ = [
+    "agent_image",
+    "cluster",
+    "gpu_pool",
+    "grafana",
+    "grafana_content",
+    "inspektor_gadget",
+    "metrics_pipeline",
+    "place",
+    "private_link",
+    "private_link_service",
+    "profiler_agent",
+    "pyroscope",
+    "pyroscope_url",
+]

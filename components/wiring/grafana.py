@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The Grafana workspace, and what it shows."""
+
+import json
+from pathlib import Path
+from typing import Final
+
+import pulumi
+
+from components.config import StackConfig
+from components.grafana import Grafana, GrafanaArgs, GrafanaContent, GrafanaContentArgs
+from components.metrics_pipeline import MetricsPipeline
+from components.private_link import PrivateLink
+from components.settings.grafana import ExistingGrafana
+
+from .place import Place
+from .private_link import pyroscope_url
+
+DASHBOARD: Final = Path(__file__).parents[2] / "dashboards" / "gpu_memory.json"
+
+
+def grafana(config: StackConfig, place: Place, metrics: MetricsPipeline) -> Grafana:
+    chosen = config.grafana
+    group: pulumi.Input[str]
+    if isinstance(chosen, ExistingGrafana):
+        name, group, version = chosen.existing.name, chosen.existing.resource_group, None
+    else:
+        name, group, version = chosen.name, place.resource_group.name, chosen.major_version
+    administrator = chosen.administrator
+    return Grafana(
+        "grafana",
+        GrafanaArgs(
+            workspace_name=name,
+            resource_group_name=group,
+            existing=isinstance(chosen, ExistingGrafana),
+            location=config.location,
+            major_version=version,
+            subscription_id=place.subscription_id,
+            stack=config.name,
+            metrics_workspace_id=metrics.workspace.id,
+            administrator_id=administrator.object_id if administrator else place.deployer_id,
+            administrator_type=administrator.principal_type if administrator else place.deployer_type,
+            tags=config.tags,
+        ),
+    )
+
+
+def grafana_content(
+    config: StackConfig, metrics: MetricsPipeline, grafana: Grafana, private_link: PrivateLink
+) -> GrafanaContent:
+    return GrafanaContent(
+        "grafana-content",
+        GrafanaContentArgs(
+            endpoint=grafana.endpoint,
+            pyroscope_url=pyroscope_url(config),
+            prometheus_url=metrics.query_endpoint,
+            dashboard=json.loads(DASHBOARD.read_text()),
+            depends_on=[*grafana.roles, private_link.approval],
+        ),
+    )
