@@ -10,9 +10,10 @@ from typing import Final
 from gpuheap.heap.model import Frame as NamedFrame
 from gpuheap.heap.model import FrameKind
 from gpuheap.stacks.code_objects import CodeObject, text
+from gpuheap.stacks.merge import Run
 
 from . import libbpf
-from .abi import LINES_BYTES, CodeEvent, Stack, StackReason
+from .abi import LINES_BYTES, CodeEvent, FrameFlag, Stack, StackReason
 from .process_memory import read_memory
 
 MAX_LINES_BYTES: Final = 1 << 20
@@ -40,7 +41,7 @@ class Names:
     def __init__(self, stacks_fd: int) -> None:
         self._stacks_fd = stacks_fd
         self._codes: dict[tuple[int, int], CodeObject] = {}
-        self._stacks: dict[int, tuple[NamedFrame, ...]] = {}
+        self._stacks: dict[int, tuple[Run, ...]] = {}
         self.unnamed = 0
         """Stacks with a frame whose description was lost."""
 
@@ -54,14 +55,23 @@ class Names:
 
     def stack(self, image: int, key: int, missing: str | None = None) -> tuple[NamedFrame, ...]:
         """Frames from the thread's root inwards. `missing` replaces the reason for a process without interpreter."""
+        runs = self.runs(image, key)
+        if runs is not None:
+            return tuple(frame for run in runs for frame in run.frames)
+        if key >= StackReason.REASONS:
+            return (unknown(_REASONS[StackReason.NO_ROOM]),)
+        if key == StackReason.NO_INTERPRETER and missing:
+            return (unknown(missing),)
+        return (unknown(_REASONS.get(StackReason(key), "<unknown>")),)
+
+    def runs(self, image: int, key: int) -> tuple[Run, ...] | None:
+        """The same by evaluation frame, outermost first; None for a stack that could not be had."""
         if key < StackReason.REASONS:
-            if key == StackReason.NO_INTERPRETER and missing:
-                return (unknown(missing),)
-            return (unknown(_REASONS.get(StackReason(key), "<unknown>")),)
+            return None
         if key not in self._stacks:
             found = libbpf.lookup(self._stacks_fd, c_uint64(key), Stack)
             if found is None:
-                return (unknown(_REASONS[StackReason.NO_ROOM]),)
+                return None
             self._stacks[key] = self._named(image, found)
         return self._stacks[key]
 
@@ -71,18 +81,26 @@ class Names:
             if self._stacks.pop(key, None) is not None:
                 libbpf.delete(self._stacks_fd, c_uint64(key))
 
-    def _named(self, image: int, stack: Stack) -> tuple[NamedFrame, ...]:
-        frames = []
+    def _named(self, image: int, stack: Stack) -> tuple[Run, ...]:
+        runs: list[Run] = []
+        frames: list[NamedFrame] = []
+        lost = False
         for frame in stack.frames[: stack.depth]:
             code = self._codes.get((image, frame.code))
             if code is None:
+                lost = True
                 frames.append(unknown(LOST_NAME))
             elif not code.is_trampoline:
                 frames.append(code.frame(frame.instruction))
-        self.unnamed += any(frame.kind is FrameKind.UNKNOWN for frame in frames)
+            if frame.flags & FrameFlag.OUTERMOST:
+                runs.append(Run(frames=tuple(reversed(frames))))
+                frames = []
+        self.unnamed += lost
         if stack.truncated:
             frames.append(unknown(CUT_FRAME))
-        return tuple(reversed(frames))
+        if frames:
+            runs.append(Run(frames=tuple(reversed(frames)), cut_at=0 if stack.truncated else None))
+        return tuple(reversed(runs))
 
 
 def _lines(event: CodeEvent) -> bytes:
