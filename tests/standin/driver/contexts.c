@@ -149,6 +149,20 @@ API CUresult cuDevicePrimaryCtxRetain(handle *context, CUdevice device)
 	return ANSWER(retain(context, device));
 }
 
+static CUresult state_of(CUdevice device, unsigned int *flags, int *active)
+{
+	if (!is_device(device))
+		return CUDA_ERROR_INVALID_DEVICE;
+	*flags = 0;
+	*active = primaries[device]->base.references > 0;
+	return CUDA_SUCCESS;
+}
+
+API CUresult cuDevicePrimaryCtxGetState(CUdevice device, unsigned int *flags, int *active)
+{
+	return ANSWER(state_of(device, flags, active));
+}
+
 static CUresult release(CUdevice device)
 {
 	CUresult result;

@@ -10,12 +10,6 @@
 
 #include "standin.h"
 
-enum attribute {
-	RELEASE_THRESHOLD = 4,
-	RESERVED_MEM_CURRENT = 5,
-	USED_MEM_CURRENT = 7,
-};
-
 struct properties {
 	int type, handle_types;
 	struct location location;
@@ -108,6 +102,10 @@ static CUresult allocate_from(struct pool *pool, CUdeviceptr *address, size_t by
 	fill(pool->base.device, growth);
 	pool->reserved += growth;
 	pool->live += bytes;
+	if (pool->reserved > pool->reserved_high)
+		pool->reserved_high = pool->reserved;
+	if (pool->live > pool->live_high)
+		pool->live_high = pool->live;
 	object = create(sizeof(*object), ADDRESS, key);
 	object->kind = pool->base.device == HOST ? PINNED_HOST : DEVICE;
 	object->device = pool->base.device;
@@ -244,43 +242,6 @@ static CUresult trim(struct pool *pool, size_t keep)
 API CUresult cuMemPoolTrimTo(handle pool, size_t keep)
 {
 	return ANSWER(trim(pool_at(pool), keep));
-}
-
-static CUresult set(struct pool *pool, enum attribute attribute, const uint64_t *value)
-{
-	if (!pool || attribute != RELEASE_THRESHOLD)
-		return CUDA_ERROR_INVALID_VALUE;
-	pool->threshold = *value;
-	return CUDA_SUCCESS;
-}
-
-API CUresult cuMemPoolSetAttribute(handle pool, enum attribute attribute, void *value)
-{
-	return ANSWER(set(pool_at(pool), attribute, value));
-}
-
-static CUresult get(const struct pool *pool, enum attribute attribute, uint64_t *value)
-{
-	if (!pool)
-		return CUDA_ERROR_INVALID_VALUE;
-	switch (attribute) {
-	case RELEASE_THRESHOLD:
-		*value = pool->threshold;
-		return CUDA_SUCCESS;
-	case RESERVED_MEM_CURRENT:
-		*value = pool->reserved;
-		return CUDA_SUCCESS;
-	case USED_MEM_CURRENT:
-		*value = pool->live;
-		return CUDA_SUCCESS;
-	default:
-		return CUDA_ERROR_INVALID_VALUE;
-	}
-}
-
-API CUresult cuMemPoolGetAttribute(handle pool, enum attribute attribute, void *value)
-{
-	return ANSWER(get(pool_at(pool), attribute, value));
 }
 
 static CUresult tell(handle *pool, struct pool *const *of, CUdevice device)

@@ -90,7 +90,7 @@ struct context {
 struct pool {
 	struct object base;
 	bool is_default, destroyed;
-	size_t live, reserved, threshold, limit;
+	size_t live, reserved, live_high, reserved_high, threshold, limit;
 	struct pool *next;
 };
 
