@@ -19,10 +19,10 @@ BPF_OBJECT := agent/gpuheap/tracer/gpuheap.bpf.o
 BPF_ARCHITECTURE := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
 C_FILES = $(shell find bench bpf tests -name '*.[ch]')
 
-.PHONY: help setup bpf demo up down check test bench format clean
+.PHONY: help setup bpf demo up down check test test-torch bench format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "%-8s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## find or build all that is needed (the first time builds for half an hour; once for each user)
 	@$(PYTHON) -m localcloud.toolchain
@@ -57,6 +57,10 @@ check: setup ## formatter, linter and type checker
 
 test: check ## check, and every test that this machine can run; says what it skips, and why
 	@$(VENV)/pytest -n $(LANES) --dist loadgroup $(PYTEST)
+
+test-torch: setup ## install PyTorch into the cache (550 MB, once), and its tests; from then on `make test` has them, too
+	@$(VENV)/python -m tests.torch.installation
+	@$(VENV)/pytest $(PYTEST) tests/torch
 
 bench: setup ## what tracing costs the traced programs, others, and the machine (root; some minutes)
 	@$(VENV)/python -m bench

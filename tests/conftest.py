@@ -13,6 +13,7 @@ import pytest
 from localcloud.cloud import LocalCloud
 from localcloud.toolchain import NotSetUp, resolve
 from tests.kernels import archive
+from tests.torch import installation
 
 BPF_MAP_CREATE: Final = 0
 BPF_MAP_TYPE_ARRAY: Final = 2
@@ -99,4 +100,5 @@ NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "engine": _lacks_tools,
     "gpu": _lacks_gpu,
     "kernels": archive.lacks,
+    "torch": installation.lacks,
 }

@@ -50,16 +50,16 @@ class Program:
         )
         self.pid = self._process.pid
 
-    def line(self) -> str:
+    def line(self, seconds: float = DEADLINE_SECONDS) -> str:
         """The next line it prints. Fails the test when none comes."""
         assert self._process.stdout
-        end = time.monotonic() + DEADLINE_SECONDS
+        end = time.monotonic() + seconds
         while time.monotonic() < end:
             if select.select([self._process.stdout], [], [], 0)[0]:
                 return self._process.stdout.readline().strip()
             if self.tracer:
                 self.tracer.poll(0.02)
-        raise AssertionError(f"pid {self.pid} printed nothing in {DEADLINE_SECONDS} s")
+        raise AssertionError(f"pid {self.pid} printed nothing in {seconds} s")
 
     def go_on(self) -> None:
         self.write("\n")
