@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Names for addresses in native code: the function where any symbol table of the file has one, else `library+0xoffset`.
+
+A name does not depend on where things happened to be loaded, so two runs can be compared.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+from weakref import ref
+
+from .debug_files import embedded, separate
+from .demangler import Demangler
+from .elf_image import ElfImage
+from .mapped_files import MappedFile
+from .memory_map import MemoryMap, NoFile, Region
+from .symbol_tables import Found, SymbolTable, table_in
+
+MAX_INDEX_BYTES: Final = 32 << 20
+"""Of all files together; then the one that was not asked for longest is indexed anew when it is needed again."""
+
+MAX_KEPT_NAMES: Final = 16_384
+
+MAX_HOSTILE_NAMES: Final = 3
+"""Of one file, on which the demangler failed: then its names are shown as they are."""
+
+NO_FILE: Final = "[code without a file]"
+NO_MAPPING: Final = "[not mapped]"
+
+
+@dataclass(frozen=True, slots=True)
+class Symbol:
+    """What a place in the code is called."""
+
+    function: str
+    """As in the source; `library+0xoffset` where no symbol is known; in brackets where there is no file."""
+    library: str
+    """The path of its file as its process sees it; empty if there is none."""
+    offset: int
+    """From the beginning of the function; without a symbol, the address as linked."""
+    named: bool
+    """Whether the function has its name."""
+
+
+class _FileSymbols:
+    """The tables of one file, each made when those before it have no answer."""
+
+    def __init__(self, file: MappedFile) -> None:
+        self._tables: list[SymbolTable] = []
+        self._more = _tables(file)
+        self.hostile_names = 0
+        self.names: OrderedDict[int, tuple[Found, str] | None] = OrderedDict()
+
+    @property
+    def kept_bytes(self) -> int:
+        return sum(table.kept_bytes for table in self._tables)
+
+    def find(self, address: int) -> Found | None:
+        for table in self._all():
+            found = table.find(address)
+            if found is not None and found.name:
+                return found
+        return None
+
+    def _all(self) -> Iterator[SymbolTable]:
+        yield from self._tables
+        for table in self._more:
+            self._tables.append(table)
+            yield table
+
+
+def _tables(file: MappedFile) -> Iterator[SymbolTable]:
+    """From the one with the most to that which is always there."""
+    if file.image is None:
+        return
+    looks: tuple[Callable[[MappedFile], ElfImage | None], ...] = (_itself, separate, _embedded)
+    for look in looks:
+        image = look(file)
+        table = table_in(image, ".symtab") if image is not None else None
+        if table is not None:
+            yield table
+    exported = table_in(file.image, ".dynsym")
+    if exported is not None:
+        yield exported
+
+
+def _itself(file: MappedFile) -> ElfImage | None:
+    return file.image
+
+
+def _embedded(file: MappedFile) -> ElfImage | None:
+    return embedded(file.image) if file.image is not None else None
+
+
+class Symbols:
+    """Keeps an index of each file while there is room, and nothing of files that nobody has mapped any more."""
+
+    def __init__(self) -> None:
+        self._files: OrderedDict[int, tuple[ref[MappedFile], _FileSymbols]] = OrderedDict()
+        self._demangler = Demangler()
+
+    def close(self) -> None:
+        self._demangler.close()
+
+    def name(self, address: int, memory_map: MemoryMap) -> Symbol:
+        """Of the function that holds the address of an instruction or, for a frame above another, of its call."""
+        region = memory_map.find(address)
+        if region is None:
+            return Symbol(NO_MAPPING, "", 0, named=False)
+        place = region.address_as_linked(address)
+        if isinstance(region.file, NoFile) or place is None:
+            return _without_symbols(region, address)
+        found = self._named(region.file, place)
+        if found is None:
+            return Symbol(f"{_base(region.path)}+{place:#x}", region.path, place, named=False)
+        return Symbol(found[1], region.path, place - found[0].address, named=True)
+
+    def _named(self, file: MappedFile, place: int) -> tuple[Found, str] | None:
+        symbols = self._symbols(file)
+        if place in symbols.names:
+            return symbols.names[place]
+        found = symbols.find(place)
+        named = (found, self._readable(symbols, _text(found.name))) if found is not None else None
+        if len(symbols.names) >= MAX_KEPT_NAMES:
+            symbols.names.popitem(last=False)
+        symbols.names[place] = named
+        self._make_room(id(file))
+        return named
+
+    def _readable(self, symbols: _FileSymbols, name: str) -> str:
+        if symbols.hostile_names >= MAX_HOSTILE_NAMES:
+            return name
+        before = self._demangler.failures
+        readable = self._demangler.readable(name)
+        symbols.hostile_names += self._demangler.failures - before
+        return readable
+
+    def _symbols(self, file: MappedFile) -> _FileSymbols:
+        kept = self._files.get(id(file))
+        if kept is None or kept[0]() is not file:  # an id is given again when its owner is gone
+            kept = self._files[id(file)] = ref(file), _FileSymbols(file)
+        self._files.move_to_end(id(file))
+        return kept[1]
+
+    def _make_room(self, for_file: int) -> None:
+        for key in [key for key, (file, _) in self._files.items() if file() is None]:
+            del self._files[key]
+        kept = {key: symbols.kept_bytes for key, (_, symbols) in self._files.items()}
+        total = sum(kept.values())
+        for key, size in kept.items():
+            if total <= MAX_INDEX_BYTES or key == for_file:
+                return
+            del self._files[key]
+            total -= size
+
+
+def _without_symbols(region: Region, address: int) -> Symbol:
+    if region.path.startswith("/"):
+        offset = address - region.begin + region.offset
+        return Symbol(f"{_base(region.path)}+{offset:#x}", region.path, offset, named=False)
+    return Symbol(region.path if region.path.startswith("[") else NO_FILE, "", 0, named=False)
+
+
+def _base(path: str) -> str:
+    return path.rpartition("/")[2]
+
+
+def _text(name: bytes) -> str:
+    """Without what a terminal or a page would take for more than text."""
+    text = name.decode(errors="replace")
+    return text if text.isprintable() else "".join(char if char.isprintable() else "�" for char in text)
