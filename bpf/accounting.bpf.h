@@ -103,6 +103,7 @@ static __noinline struct totals *new_totals(struct site *site)
 	if (site->stack != STACK_NO_SITE)
 		lost(LOSS_SITES_FULL);
 	site->stack = STACK_NO_SITE;
+	site->native = 0;
 	site->tid = 0;
 	bpf_map_update_elem(&full_sites, site, &none, BPF_NOEXIST);
 	return bpf_map_lookup_elem(&full_sites, site);

@@ -3,6 +3,7 @@
 #ifndef GPUHEAP_FAILURES_BPF_H
 #define GPUHEAP_FAILURES_BPF_H
 
+#include "native.bpf.h"
 #include "owners.bpf.h"
 #include "python.bpf.h"
 
@@ -29,6 +30,7 @@ static __always_inline void sign(struct site *site, struct thread *thread, __u32
 	site->tid = id;
 	site->call = call;
 	site->stack = python_stack();
+	site->native = native_stack();
 }
 
 static __noinline void out_of_memory(struct site *site, __u64 asked)

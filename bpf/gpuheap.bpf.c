@@ -14,6 +14,7 @@
  *   pools.bpf.h        stream-ordered pools
  *   python.bpf.h       the Python stack of a thread
  *   codes.bpf.h        the code objects on it
+ *   native.bpf.h       its native stack
  *   threads.bpf.h      the calls under way
  *   images.bpf.h       processes
  *   losses.bpf.h       what could not be kept
@@ -42,6 +43,8 @@ struct image_event *image_event_type __attribute__((unused));
 
 struct memory_event *memory_event_type __attribute__((unused));
 struct spill_event *spill_event_type __attribute__((unused));
+struct snapshot_event *snapshot_event_type __attribute__((unused));
+struct text_event *text_event_type __attribute__((unused));
 
 static __always_inline int call_begins(struct pt_regs *ctx, __u32 call)
 {
@@ -116,8 +119,21 @@ __noinline int other_call_returns(int code)
 	return 0;
 }
 
-static __always_inline int call_returns(int code, __u32 call)
+static __always_inline void keep_registers(struct registers *kept, struct pt_regs *ctx)
 {
+	kept->ip = PT_REGS_IP(ctx);
+	kept->sp = PT_REGS_SP(ctx);
+	kept->bp = PT_REGS_FP(ctx);
+	kept->bx = ctx->rbx;
+	kept->r12 = ctx->r12;
+	kept->r13 = ctx->r13;
+	kept->r14 = ctx->r14;
+	kept->r15 = ctx->r15;
+}
+
+static __always_inline int call_returns(struct pt_regs *ctx, __u32 call)
+{
+	int code = PT_REGS_RC(ctx);
 	__u64 id = bpf_get_current_pid_tgid();
 	struct thread *thread = bpf_map_lookup_elem(&threads, &id);
 	struct pending *pending;
@@ -134,6 +150,7 @@ static __always_inline int call_returns(int code, __u32 call)
 		free_ends(thread, pending, code);
 		return 0;
 	}
+	keep_registers(&thread->registers, ctx);
 	result = allocation(thread, pending);
 	if (!result)
 		return other_call_returns(code);
@@ -153,7 +170,7 @@ int enter(struct pt_regs *ctx)
 SEC("uretprobe")
 int leave(struct pt_regs *ctx)
 {
-	return call_returns(PT_REGS_RC(ctx), bpf_get_attach_cookie(ctx));
+	return call_returns(ctx, bpf_get_attach_cookie(ctx));
 }
 
 /* For kernels without cookies. */
@@ -168,7 +185,7 @@ GPUHEAP_CALLS(ENTER)
 SEC("uretprobe")
 int leave_last(struct pt_regs *ctx)
 {
-	return call_returns(PT_REGS_RC(ctx), 0);
+	return call_returns(ctx, 0);
 }
 
 /* An interpreter starts: its place in memory follows from where the probe is, before it can have allocated anything. */
@@ -211,6 +228,7 @@ static __always_inline void forget_thread(__u64 id)
 {
 	bpf_map_delete_elem(&threads, &id);
 	bpf_map_delete_elem(&walks, &id);
+	bpf_map_delete_elem(&natives, &id);
 }
 
 /* The thread that execs goes on with the id of the process; the others have exited. */

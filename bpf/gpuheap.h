@@ -13,6 +13,16 @@
 #define GPUHEAP_NAME_BYTES 256
 #define GPUHEAP_LINES_BYTES 4096
 #define GPUHEAP_SHORT_LINES_BYTES 256
+#define GPUHEAP_PAGE 4096
+#define GPUHEAP_STACK_PAGES 8 /* of a thread's stack that are looked at */
+#define GPUHEAP_RETURNS 8
+
+/* Of `struct text`: windows of 8 GiB, in pieces of 64 KiB. */
+#define GPUHEAP_TEXT_PIECE_BITS 16
+#define GPUHEAP_TEXT_WINDOW_BITS 33
+#define GPUHEAP_TEXT_WINDOWS 4
+#define GPUHEAP_TEXT_PLACES 64
+#define GPUHEAP_TEXT_WORDS 2048 /* a bit for each piece of a window */
 
 /* The probed functions of the driver. */
 #define GPUHEAP_CALLS(X)                      \
@@ -116,7 +126,7 @@ enum space {
 struct settings {
 	__u64 began_ns; /* boot time at which tracing began */
 	__u32 live_share; /* how many entries of map `live` one process can have */
-	__u32 pad;
+	__u32 native_stacks; /* 1: they are taken */
 };
 
 _Static_assert(sizeof(struct settings) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
@@ -212,6 +222,7 @@ enum stack_reason {
 /* Who allocates, and what. */
 struct site {
 	__u64 stack; /* key of map `stacks`, or an enum stack_reason */
+	__u64 native; /* what stands for the native stack; 0: it was not taken */
 	__u64 image;
 	__u32 tid;
 	__s16 device; /* ordinal in the process, or an enum device */
@@ -219,7 +230,7 @@ struct site {
 	__u8 call;
 };
 
-_Static_assert(sizeof(struct site) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct site) == 32, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /* `held_*` is what was in use at out-of-memory failure number `moment`; valid if the site changed since. */
 struct totals {
@@ -255,7 +266,7 @@ struct live_value {
 
 #define NO_POOL (~0ULL)
 
-_Static_assert(sizeof(struct live_value) == 56, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct live_value) == 64, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /* A handle of physical memory. It goes when nothing refers to it and nothing is mapped. */
 struct handle {
@@ -266,7 +277,7 @@ struct handle {
 	__s32 mappings;
 };
 
-_Static_assert(sizeof(struct handle) == 48, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct handle) == 56, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /* Of a handle, or of the address at which one is mapped. */
 struct handle_key {
@@ -353,6 +364,8 @@ enum loss {
 	LOSS_UNMATCHED_RETURN, /* the return of a call that began before tracing did */
 	LOSS_ADDRESS_REUSED, /* an address came again though its free was not seen */
 	LOSS_UNKNOWN_DEVICE, /* an allocation on a GPU that is not known */
+	LOSS_SNAPSHOT_RING_FULL, /* a copy of a native stack; the next allocation from there tries again */
+	LOSS_SNAPSHOT_RATE, /* the same, as its process had too many in a short time */
 	LOSS_REASONS,
 };
 
@@ -364,6 +377,8 @@ enum event_type {
 	EVENT_SPILL = 5, /* an allocation that is not in `live` */
 	EVENT_SPILL_FREE = 6, /* a free that may be of one */
 	EVENT_SPILL_KEEP = 7, /* ... and failed */
+	EVENT_SNAPSHOT = 8, /* a native stack was seen for the first time */
+	EVENT_TEXT = 9, /* the executable memory of a process has changed */
 };
 
 struct image_event {
@@ -382,7 +397,7 @@ struct memory_event {
 	struct site site;
 };
 
-_Static_assert(sizeof(struct memory_event) == 40, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct memory_event) == 48, "mirrored in agent/gpuheap/tracer/abi.py");
 
 struct spill_event {
 	__u32 type;
@@ -391,7 +406,7 @@ struct spill_event {
 	struct live_value value;
 };
 
-_Static_assert(sizeof(struct spill_event) == 88, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct spill_event) == 96, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /*
  * What names a frame, copied while the process lives. Strings are PyUnicode data: their length is in characters of the
@@ -415,6 +430,65 @@ struct code_event {
 };
 
 _Static_assert(sizeof(struct code_event) == 4664, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/* Of the thread whose call has returned to `ip`, by their names in the psABI. */
+struct registers {
+	__u64 ip;
+	__u64 sp;
+	__u64 bp;
+	__u64 bx;
+	__u64 r12;
+	__u64 r13;
+	__u64 r14;
+	__u64 r15;
+};
+
+_Static_assert(sizeof(struct registers) == 64, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/* A return address that a return probe has taken from the stack, and where it stood. */
+struct taken_return {
+	__u64 stack;
+	__u64 address;
+};
+
+_Static_assert(sizeof(struct taken_return) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/* A native stack. The pages of memory from that of `sp` on follow. */
+struct snapshot_event {
+	__u32 type;
+	__u32 tgid;
+	__u64 image;
+	__u64 native; /* as in struct site */
+	__u64 trampoline; /* page to which return probes lead; 0: there is none */
+	__u64 end; /* of what belongs to the stack, at most */
+	struct registers registers;
+	__u32 pages; /* that could be read */
+	__u32 taken; /* of `returns` in use */
+	struct taken_return returns[GPUHEAP_RETURNS];
+};
+
+_Static_assert(sizeof(struct snapshot_event) == 240, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct text_event {
+	__u32 type;
+	__u32 tgid;
+	__u64 image;
+	__u64 pages; /* of executable memory, as the kernel counts them */
+};
+
+_Static_assert(sizeof(struct text_event) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/*
+ * Where a process has executable memory, as the agent has read it. `windows` has at (address >> WINDOW_BITS) %
+ * PLACES that number << 8 | which part of `bits` is about it; all ones: there is none.
+ */
+struct text {
+	__u64 pages; /* of the event that asked for it; when the kernel counts others, it has become wrong */
+	__u32 windows[GPUHEAP_TEXT_PLACES];
+	__u64 bits[GPUHEAP_TEXT_WINDOWS * GPUHEAP_TEXT_WORDS];
+};
+
+_Static_assert(sizeof(struct text) == 65800, "mirrored in agent/gpuheap/tracer/abi.py");
 
 #define GPUHEAP_SHORT_CODE_EVENT \
 	(sizeof(struct code_event) - GPUHEAP_LINES_BYTES + GPUHEAP_SHORT_LINES_BYTES)

@@ -41,7 +41,21 @@ struct uprobes_state {
 } CORE;
 
 struct mm_struct {
+	unsigned long exec_vm;
+	unsigned long start_code;
+	unsigned long end_code;
+	unsigned long start_stack;
 	struct uprobes_state uprobes_state;
+} CORE;
+
+struct return_instance {
+	unsigned long stack;
+	unsigned long orig_ret_vaddr;
+	struct return_instance *next;
+} CORE;
+
+struct uprobe_task {
+	struct return_instance *return_instances;
 } CORE;
 
 struct task_struct {
@@ -51,6 +65,7 @@ struct task_struct {
 	struct task_struct *group_leader;
 	struct task_struct *real_parent;
 	struct signal_struct *signal;
+	struct uprobe_task *utask;
 	struct thread_struct thread;
 } CORE;
 

@@ -54,6 +54,7 @@ struct thread {
 	__u64 owner;
 	__s32 device;
 	__u32 epoch;
+	struct registers registers; /* when the call that allocates has returned */
 	struct pending pending[CALL_DEPTH];
 };
 

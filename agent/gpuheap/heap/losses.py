@@ -40,6 +40,11 @@ MEANINGS: Final[Mapping[str, str]] = {
     "truncated_stack": "a stack was too deep; its outer frames are cut",
     "no_thread_state": "a thread that Python does not know; its bytes are shown without functions",
     "python_stack_missed": "an allocation under an interpreter that is not supported, shown without functions",
+    "native_stack_missed": "an allocation whose native stack was not copied, shown without native functions",
+    "native_stack_cut": "a native stack whose outer frames could not be found",
+    "merge_uncertain": "a stack whose Python functions are shown before its native ones, as they did not fit",
+    "snapshot_ring_full": "the agent fell behind; a native stack is copied when it comes again",
+    "snapshot_rate": "a process had very many new native stacks at once; one is copied when it comes again",
     "name_lost": "a stack with a function whose name was lost",
 }
 """By the tracer's name for the reason."""

@@ -25,7 +25,7 @@ class SettingsError(Exception):
 class AgentSettings:
     """`pyroscope_url` is None when profiles are not pushed. `cluster` may be empty.
 
-    `live_allocations` is the size of the kernel's table of allocations in use, about 140 bytes each when in use.
+    `live_allocations` is the size of the kernel's table of allocations in use, about 150 bytes each when in use.
     """
 
     pyroscope_url: str | None

@@ -11,13 +11,20 @@ from typing import ClassVar, Final
 MAX_FRAMES: Final = 64
 NAME_BYTES: Final = 256
 LINES_BYTES: Final = 4096
+PAGE_BYTES: Final = 4096
+RETURNS: Final = 8
+TEXT_PIECE_BITS: Final = 16
+TEXT_WINDOW_BITS: Final = 33
+TEXT_WINDOWS: Final = 4
+TEXT_PLACES: Final = 64
+TEXT_WORDS: Final = 2048
 
 
 class Settings(ctypes.Structure):
     _fields_: ClassVar = [
         ("began_ns", ctypes.c_uint64),
         ("live_share", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("native_stacks", ctypes.c_uint32),
     ]
 
 
@@ -83,6 +90,7 @@ class Stack(ctypes.Structure):
 class Site(ctypes.Structure):
     _fields_: ClassVar = [
         ("stack", ctypes.c_uint64),
+        ("native", ctypes.c_uint64),
         ("image", ctypes.c_uint64),
         ("tid", ctypes.c_uint32),
         ("device", ctypes.c_int16),
@@ -229,6 +237,48 @@ class CodeEvent(ctypes.Structure):
     ]
 
 
+class Registers(ctypes.Structure):
+    _fields_: ClassVar = [
+        (name, ctypes.c_uint64) for name in ("ip", "sp", "bp", "bx", "r12", "r13", "r14", "r15")
+    ]
+
+
+class TakenReturn(ctypes.Structure):
+    _fields_: ClassVar = [("stack", ctypes.c_uint64), ("address", ctypes.c_uint64)]
+
+
+class SnapshotEvent(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("type", ctypes.c_uint32),
+        ("tgid", ctypes.c_uint32),
+        ("image", ctypes.c_uint64),
+        ("native", ctypes.c_uint64),
+        ("trampoline", ctypes.c_uint64),
+        ("end", ctypes.c_uint64),
+        ("registers", Registers),
+        ("pages", ctypes.c_uint32),
+        ("taken", ctypes.c_uint32),
+        ("returns", TakenReturn * RETURNS),
+    ]
+
+
+class TextEvent(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("type", ctypes.c_uint32),
+        ("tgid", ctypes.c_uint32),
+        ("image", ctypes.c_uint64),
+        ("pages", ctypes.c_uint64),
+    ]
+
+
+class Text(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("pages", ctypes.c_uint64),
+        ("windows", ctypes.c_uint32 * TEXT_PLACES),
+        ("bits", ctypes.c_uint64 * (TEXT_WINDOWS * TEXT_WORDS)),
+    ]
+
+
 STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "settings": Settings,
     "image": Image,
@@ -251,6 +301,11 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "memory_event": MemoryEvent,
     "spill_event": SpillEvent,
     "code_event": CodeEvent,
+    "registers": Registers,
+    "taken_return": TakenReturn,
+    "snapshot_event": SnapshotEvent,
+    "text_event": TextEvent,
+    "text": Text,
 }
 """Every shared struct by its name in C."""
 
@@ -295,6 +350,8 @@ class Loss(IntEnum):
     UNMATCHED_RETURN = 18
     ADDRESS_REUSED = 19
     UNKNOWN_DEVICE = 20
+    SNAPSHOT_RING_FULL = 21
+    SNAPSHOT_RATE = 22
 
 
 class FrameFlag(IntFlag):
@@ -309,6 +366,8 @@ class EventType(IntEnum):
     SPILL = 5
     SPILL_FREE = 6
     SPILL_KEEP = 7
+    SNAPSHOT = 8
+    TEXT = 9
 
 
 class Device(IntEnum):

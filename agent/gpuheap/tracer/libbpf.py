@@ -28,6 +28,7 @@ DETACHERS: Final = 64
 
 _SYS_BPF: Final = {"x86_64": 321, "aarch64": 280}
 _LINK_CREATE: Final = 28
+_ARRAY: Final = 2  # enum bpf_map_type
 _UPROBE_MULTI: Final = 48  # enum bpf_attach_type
 _ON_RETURN: Final = 1
 
@@ -94,6 +95,10 @@ _SIGNATURES: Final[dict[str, tuple[Any, list[Any]]]] = {
     "bpf_map_lookup_elem": (c.c_int, [c.c_int, c.c_void_p, c.c_void_p]),
     "bpf_map_update_elem": (c.c_int, [c.c_int, c.c_void_p, c.c_void_p, c.c_uint64]),
     "bpf_map_delete_elem": (c.c_int, [c.c_int, c.c_void_p]),
+    "bpf_map_create": (
+        c.c_int,
+        [c.c_uint32, c.c_char_p, c.c_uint32, c.c_uint32, c.c_uint32, c.c_void_p],
+    ),
     "bpf_map_lookup_batch": (
         c.c_int,
         [c.c_int, c.c_void_p, c.c_void_p, c.c_void_p, c.c_void_p, c.POINTER(c.c_uint32), c.c_void_p],
@@ -330,6 +335,29 @@ def update(fd: int, key: c.Structure | c.c_uint32 | c.c_uint64, value: c.Structu
     if _library().bpf_map_update_elem(fd, c.byref(key), c.byref(value), 0):
         code = c.get_errno()
         raise OSError(code, os.strerror(code))
+
+
+def update_number(fd: int, key: int, value: int) -> None:
+    """Where both are of 64 bits. Raises OSError."""
+    if _library().bpf_map_update_elem(fd, c.byref(c.c_uint64(key)), c.byref(c.c_uint64(value)), 0):
+        code = c.get_errno()
+        raise OSError(code, os.strerror(code))
+
+
+def update_inner(fd: int, key: int, value: c.Structure) -> None:
+    """The entry of a map of maps becomes a new array with this one value. Raises OSError."""
+    library = _library()
+    inner = library.bpf_map_create(_ARRAY, b"inner", 4, c.sizeof(value), 1, None)
+    if inner < 0:
+        raise OSError(-inner, os.strerror(-inner))
+    try:
+        update(inner, c.c_uint32(0), value)
+        number = c.c_uint32(inner)
+        if library.bpf_map_update_elem(fd, c.byref(c.c_uint64(key)), c.byref(number), 0):
+            code = c.get_errno()
+            raise OSError(code, os.strerror(code))
+    finally:
+        os.close(inner)  # the outer map holds it
 
 
 def lookup(fd: int, key: c.Structure | c.c_uint32 | c.c_uint64, kind: type[N]) -> N | None:

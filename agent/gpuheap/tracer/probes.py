@@ -104,6 +104,9 @@ class Probes:
             self._opened(new.mapping, new.pid, self._driver)
             self.drivers_found_late += len(self._probed) - before
 
+    def is_driver(self, file: FileId) -> bool:
+        return file in self._drivers
+
     def why_no_python(self, pid: int) -> str | None:
         """Why stacks of this process may lack Python; None for a process without Python."""
         for mapping in mappings(pid):

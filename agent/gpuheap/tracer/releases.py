@@ -22,6 +22,7 @@ class SiteKey(NamedTuple):
     """abi.Site, to be a key."""
 
     stack: int
+    native: int
     image: int
     tid: int
     device: int
@@ -30,7 +31,7 @@ class SiteKey(NamedTuple):
 
     @classmethod
     def of(cls, site: abi.Site) -> "SiteKey":
-        return cls(site.stack, site.image, site.tid, site.device, site.kind, site.call)
+        return cls(site.stack, site.native, site.image, site.tid, site.device, site.kind, site.call)
 
 
 @dataclass(slots=True)

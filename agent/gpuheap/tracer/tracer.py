@@ -23,9 +23,11 @@ from .images import Images, ancestry
 from .kernel import Kernel
 from .memory_failures import MemoryFailures
 from .names import Names
+from .native_stacks import NativeStacks
 from .new_mappings import NewMappings
 from .probes import Probes
 from .releases import Released, Releases, SiteKey
+from .whole_stacks import WholeStacks
 
 OBJECT: Final = Path(__file__).with_name("gpuheap.bpf.o")
 SHARE: Final = 4
@@ -63,13 +65,15 @@ class TracerOptions:
     """`pids`: readings hold these processes and what they start; None: all.
 
     `commands`: programs about to be started, by path or by name on PATH; their interpreters are probed beforehand.
-    `live_allocations`: how many allocations the kernel's table holds, about 140 bytes each when in use. A process can
+    `live_allocations`: how many allocations the kernel's table holds, about 150 bytes each when in use. A process can
     have a fourth of it; what it has beyond is kept by the tracer itself, which is slower and just as exact.
+    `native_stacks`: whether stacks have native frames, too; without them an allocation costs less.
     """
 
     pids: frozenset[int] | None = None
     commands: tuple[str, ...] = ()
     live_allocations: int = 1 << 20
+    native_stacks: bool = False
 
 
 class Tracer:
@@ -85,6 +89,7 @@ class Tracer:
         self._family = set(self._options.pids or ())
         self._unsupported: dict[int, str] = {}
         self._without_python = 0
+        self._without_native = 0
         self._unswept = False
         self._events_lost = 0
         self._kernel = Kernel.running()
@@ -106,7 +111,9 @@ class Tracer:
         began = time.clock_gettime_ns(time.CLOCK_BOOTTIME)
         share = max(1, self._options.live_allocations // SHARE)
         libbpf.update(
-            self._bpf.map_fd("settings"), c_uint32(0), abi.Settings(began_ns=began, live_share=share)
+            self._bpf.map_fd("settings"),
+            c_uint32(0),
+            abi.Settings(began_ns=began, live_share=share, native_stacks=int(self._options.native_stacks)),
         )
         for program in TRACEPOINTS:
             self._bpf.attach(program)
@@ -115,6 +122,8 @@ class Tracer:
         self._images = Images()
         self._gpus = Gpus()
         self._names = Names(self._bpf.map_fd("stacks"))
+        self._natives = NativeStacks(self._bpf)
+        self._stacks = WholeStacks(self._names, self._natives if self._options.native_stacks else None)
         self._probes = Probes(self._bpf, cookies=self._kernel.cookies)
         self._events = libbpf.RingBuffer(self._fds["events"], self._receive)
         self._spills = libbpf.RingBuffer(
@@ -124,7 +133,7 @@ class Tracer:
         self._mappings = NewMappings()  # before the processes are looked at: none falls between
         self._probes.set_initially(self._options.commands)
         self._poll = select.poll()
-        for fd in (self._events.fileno, self._spills.fileno, *self._mappings.filenos):
+        for fd in (self._events.fileno, self._spills.fileno, self._natives.fileno, *self._mappings.filenos):
             self._poll.register(fd, select.POLLIN)
 
     def __enter__(self) -> Self:
@@ -140,6 +149,7 @@ class Tracer:
         self._mappings.close()
         self._events.close()
         self._spills.close()
+        self._natives.close()
         self._bpf.close()
 
     def poll(self, timeout_seconds: float) -> None:
@@ -151,6 +161,7 @@ class Tracer:
         """Everything since tracing began, without what was forgotten."""
         self._catch_up()
         totals = self._settled_sites()
+        self._natives.keep({site.native for site, _ in totals})
         self._release_ended()
         return Reading(
             taken_unix_ns=time.time_ns(),
@@ -176,6 +187,8 @@ class Tracer:
             if failure.image in images:
                 libbpf.delete(self._fds["failures"], failure)
         self._names.forget(images, keys)
+        self._natives.forget(images)
+        self._stacks.forget(images)
         self._releases.forget(images)
         self._memory_failures.forget(images)
         self._gpus.forget(images)
@@ -200,9 +213,12 @@ class Tracer:
         missed = self._mappings.lost + self._mappings.times_full
         for new in self._mappings.taken():
             self._probes.mapped(new)
+            if self._options.native_stacks and self._probes.is_driver(new.file):
+                self._natives.expect(new.pid)
         if self._mappings.lost + self._mappings.times_full > missed:
             self._probes.look_at_all()
         self._spills.consume()
+        self._natives.consume()
         self._events.consume()
         self._recover_images()
         if self._memory_failures.unexamined:
@@ -217,7 +233,9 @@ class Tracer:
         elif kind == abi.EventType.IMAGE:
             self._begin(abi.ImageEvent.from_buffer_copy(data))
         elif kind == abi.EventType.IMAGE_END:
-            self._images.end(abi.ImageEvent.from_buffer_copy(data))
+            event = abi.ImageEvent.from_buffer_copy(data)
+            self._images.end(event)
+            self._natives.ended(event.image.id)
             self._unswept = True
         elif kind == abi.EventType.OUT_OF_MEMORY:
             self._memory_failures.failed(abi.MemoryEvent.from_buffer_copy(data), time.time_ns())
@@ -225,6 +243,8 @@ class Tracer:
     def _begin(self, event: abi.ImageEvent) -> None:
         image = event.image.id
         self._images.begin(event)
+        if self._options.native_stacks:
+            self._natives.begin(image, event.tgid)
         self._gpus.look_at(image, event.tgid)
         if not self._family.isdisjoint(ancestry(event.tgid, event.image.parent)):
             self._family.add(event.tgid)
@@ -284,7 +304,7 @@ class Tracer:
         return NamedSite(
             process=self._images.process(key.image),
             thread_id=key.tid,
-            stack=self._names.stack(key.image, key.stack, self._unsupported.get(key.image)),
+            stack=self._stacks.stack(key, self._unsupported.get(key.image)),
             kind=KINDS[key.kind],
             device=self._gpus.device(key.image, key.device),
             call=Call(key.call).name,
@@ -292,13 +312,15 @@ class Tracer:
 
     def _named(self, totals: list[tuple[abi.Site, abi.Totals]]) -> Mapping[NamedSite, NamedTotals]:
         named: dict[NamedSite, NamedTotals] = {}
-        self._without_python = 0
+        self._without_python = self._without_native = 0
         for site, sums in totals:
             if not self._wanted(self._images.process(site.image)):
                 continue
             if site.stack == abi.StackReason.NO_INTERPRETER and site.image in self._unsupported:
                 self._without_python += sums.allocated_objects
             key = SiteKey.of(site)
+            if self._stacks.lacks_native(key):
+                self._without_native += sums.allocated_objects
             name = self._site(key)
             released = self._releases.of(key)
             if key.image in self._images.ended:
@@ -334,6 +356,9 @@ class Tracer:
         counts["spill_full"] += self._releases.spill_full
         return counts | {
             "python_stack_missed": self._without_python,
+            "native_stack_missed": self._without_native,
+            "native_stack_cut": self._natives.cut,
+            "merge_uncertain": self._stacks.uncertain,
             "name_lost": self._names.unnamed,
             "probe_failed": self._probes.failed,
             "driver_found_late": self._probes.drivers_found_late,
