@@ -19,6 +19,7 @@ place = wiring.place(config)
 
 cluster = wiring.cluster(config, place)
 gpu_pool = wiring.gpu_pool(config, cluster)
+wiring.placement(config, cluster)
 metrics = wiring.metrics_pipeline(config, place, cluster)
 gadget = wiring.inspektor_gadget(cluster, metrics)
 pyroscope = wiring.pyroscope(config, place, cluster, gadget)

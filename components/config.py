@@ -20,6 +20,7 @@ from .settings.base import RESOURCE_GROUP_NAME, Part, refuse
 from .settings.cluster import ExistingCluster, NewCluster
 from .settings.grafana import ExistingGrafana, NewGrafana
 from .settings.network import Network
+from .settings.placement import Placement
 from .settings.pools import GpuPool
 from .settings.private_link import PrivateLink
 from .settings.pyroscope import Pyroscope
@@ -66,6 +67,7 @@ class StackConfig(Part):
         Annotated[AgentImage, Tag("<image")] | Annotated[AgentBuild, Tag("<build")],
         _variant("build", "build", "image"),
     ] = Field(description="`image` or `build`", examples=[{"build": {"registry": "example.azurecr.io"}}])
+    placement: Placement = Placement()
     tags: dict[str, str] = Field(
         default={}, max_length=50, description="up to 50 tags for every Azure resource"
     )

@@ -9,6 +9,7 @@ from .gpu import gpu_pool
 from .grafana import grafana, grafana_content
 from .metrics import metrics_pipeline
 from .place import place
+from .placement import placement
 from .private_link import private_link, private_link_service, pyroscope_url
 from .profiling import agent_image, inspektor_gadget, profiler_agent, pyroscope
 
@@ -21,6 +22,7 @@ __all__ = [
     "inspektor_gadget",
     "metrics_pipeline",
     "place",
+    "placement",
     "private_link",
     "private_link_service",
     "profiler_agent",

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Real control planes that enforce the declared policies: one with ExtendedResourceToleration, one without."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from functools import partial
+from pathlib import Path
+from typing import Any, TypeVar
+
+import pulumi_kubernetes as kubernetes
+
+from components.gpu_vendors import GPU_VENDORS
+from components.placement import Action, Placement, PlacementArgs
+from components.placement_rules import Owner
+from localcloud.kube.control_plane import ControlPlane
+from localcloud.toolchain import resolve
+from tests.components.recorder import record
+from tests.placement.api import Api
+
+NAMESPACES = ("work", "gpuheap", "gadget", "gatekeeper-system", "kube-system-tools", "platform")
+ADMISSION_API = "kubernetes:admissionregistration.k8s.io/v1:"
+POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
+
+Found = TypeVar("Found")
+
+
+def wait_for(what: str, look: Callable[[], Found | None], seconds: float = 60) -> Found:
+    """The first true answer of `look`."""
+    deadline = time.monotonic() + seconds
+    while not (found := look()):
+        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
+        time.sleep(0.05)
+    return found
+
+
+def declared(action: Action = "Deny", owners: Sequence[Owner] = ()) -> list[dict[str, Any]]:
+    """The manifests that the component declares."""
+
+    def program() -> None:
+        args = PlacementArgs(
+            taints={vendor: vendor.taint for vendor in GPU_VENDORS},
+            provider=kubernetes.Provider("cluster"),
+            depends_on=[],
+            action=action,
+            exempt_namespaces=["platform"],
+            custom_owners=owners,
+        )
+        Placement("placement", args)
+
+    recording = record(program)
+    return [
+        {"apiVersion": "admissionregistration.k8s.io/v1", "kind": kind, **resource.inputs}
+        for kind in (POLICY, BINDING)
+        for resource in recording.of_type(ADMISSION_API + kind)
+    ]
+
+
+def enforce(api: Api, manifests: Sequence[Mapping[str, Any]]) -> None:
+    """Put the policies into the cluster, and wait until they are in force: the API server reads them a moment later."""
+    for manifest in manifests:
+        answer = api.create(manifest)
+        assert answer.accepted, answer.message
+    for vendor in GPU_VENDORS:
+        toleration = {"key": vendor.taint.key, "operator": "Exists"}
+        probe = {
+            "apiVersion": "v1",
+            "kind": "Pod",
+            "metadata": {"name": "probe", "namespace": "work"},
+            "spec": {"containers": [{"name": "c", "image": "i"}], "tolerations": [toleration]},
+        }
+        wait_for(f"the policy for {vendor.name} is in force", partial(_answers, api, probe))
+
+
+def _answers(api: Api, probe: Mapping[str, Any]) -> bool:
+    answer = api.create(probe, dry_run=True)
+    return not answer.accepted or bool(answer.warnings)
+
+
+@contextmanager
+def api_server(state: Path, *, plugin: bool) -> Iterator[ControlPlane]:
+    control_plane = ControlPlane(resolve().control_plane, state, extended_resource_toleration=plugin)
+    control_plane.start()
+    try:
+        with Api(control_plane.kubeconfig) as api:
+            for name in NAMESPACES:
+                api.create({"apiVersion": "v1", "kind": "Namespace", "metadata": {"name": name}})
+            wait_for("accounts of the namespaces", lambda: _have_accounts(api))
+        yield control_plane
+    finally:
+        control_plane.stop()
+
+
+def _have_accounts(api: Api) -> bool:
+    found = api.get("/api/v1/serviceaccounts")["items"]
+    have = {each["metadata"]["namespace"] for each in found if each["metadata"]["name"] == "default"}
+    return have >= {*NAMESPACES, "kube-system"}
