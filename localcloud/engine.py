@@ -7,6 +7,7 @@ Owns the command lines. What a program declares, and whether that is right, is n
 import json
 import subprocess
 import tempfile
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -15,6 +16,9 @@ from typing import Any, Final
 from localcloud.cloud import LocalCloud
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
+
+_PULUMI: Final = ("pulumi", "--non-interactive")
+_ASKED_EVERY_SECONDS: Final = 0.2
 
 
 class EngineFailed(Exception):
@@ -74,12 +78,40 @@ class Engine:
         state: dict[str, Any] = json.loads(self._run("stack", "export", "--stack", self.stack))
         return state
 
+    def up_killed_when(self, due: Callable[[], bool]) -> str | None:
+        """`up`, killed as by the kernel as soon as `due`, which is asked every now and then: then None.
+
+        Else what it printed, whether it succeeded or not.
+        """
+        with (
+            tempfile.TemporaryFile("w+") as printed,
+            subprocess.Popen(
+                [*_PULUMI, "up", *self._options(), "--yes", "--skip-preview"],
+                cwd=self.directory,
+                env=self.cloud.environment(),
+                stdin=subprocess.DEVNULL,
+                stdout=printed,
+                stderr=subprocess.STDOUT,
+            ) as process,
+        ):
+            while process.poll() is None:
+                if due():
+                    process.kill()
+                    process.wait()
+                    return None
+                time.sleep(_ASKED_EVERY_SECONDS)
+            printed.seek(0)
+            return printed.read()
+
     def _change(self, command: str, *flags: str) -> str:
+        return self._run(command, *self._options(), *flags)
+
+    def _options(self) -> list[str]:
         config = ["--config-file", str(self.config_file)] if self.config_file else []
-        return self._run(command, "--stack", self.stack, *config, *flags)
+        return ["--stack", self.stack, *config]
 
     def _run(self, *arguments: str) -> str:
-        command = ["pulumi", "--non-interactive", *arguments]
+        command = [*_PULUMI, *arguments]
         lines: list[str] = []
         # Not a pipe: nobody reads it while the output is being read.
         with (

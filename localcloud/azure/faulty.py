@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localcloud.azure.arm import error_response
 from localcloud.azure.errors import AzureError
-from localcloud.azure.records import Fault
+from localcloud.azure.records import UNANSWERED, Fault
 from localcloud.azure.store import Store
 
 
@@ -27,6 +27,10 @@ class Faulty:
             return
         if fault.after:
             await self._application(scope, receive, _unheard)
+        if fault.status == UNANSWERED:
+            while (await receive())["type"] != "http.disconnect":
+                pass
+            return
         await _response(fault, scope["path"])(scope, receive, send)
 
 

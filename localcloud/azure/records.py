@@ -4,7 +4,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
-from typing import Any
+from typing import Any, Final
 
 Json = dict[str, Any]
 
@@ -69,7 +69,9 @@ class Fault:
     `method` is an HTTP method, or `*`. `path` is a regular expression, searched in the path of the request without
     regard to case. The provider's calls count as what Azure would see: create and update are PUT, delete is DELETE,
     read and lookups are GET, with the resource's id as path.
+    With `each`, `times` counts for every path by itself.
     With `after`, the change is made and then reported as failed: an operation that ends badly, or a lost answer.
+    With `status` 0, the caller gets no answer, and waits for one as long as it lives.
     azure-native repeats 408, 429 and 5xx three times by itself: for it, such a rule counts from the fourth time on.
     """
 
@@ -80,4 +82,9 @@ class Fault:
     message: str = "Injected by a fault rule of the local cloud."
     retry_after_seconds: int | None = None
     times: int | None = 1
+    each: bool = False
     after: bool = False
+
+
+UNANSWERED: Final = 0
+"""The status of a fault rule whose requests hang."""

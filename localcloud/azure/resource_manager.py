@@ -4,6 +4,8 @@
 Owns the order of things: faults, rules, store, effects. The rules of each type are in `types_*.py`.
 """
 
+import os
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from typing import Final, TypeVar
@@ -13,7 +15,7 @@ from localcloud.azure.effects import ACTOR, EffectFailed, Place, effects_of
 from localcloud.azure.errors import AzureError
 from localcloud.azure.knowledge import Asked, Knowledge, check_parent, check_references
 from localcloud.azure.known_types import knowledge_of
-from localcloud.azure.records import Fault, Json, Resource
+from localcloud.azure.records import UNANSWERED, Fault, Json, Resource
 from localcloud.azure.resource_types import ResourceType
 from localcloud.azure.store import AlreadyThere
 
@@ -149,12 +151,25 @@ class ResourceManager:
         """
         for number in range(1, ATTEMPTS + 1):
             fault = self._store.take_fault(method, path)
-            if fault is None or fault.after:
+            if fault is None:
+                return action(None)
+            if fault.status == UNANSWERED:
+                if fault.after:
+                    action(None)
+                _wait_for_ever()
+            if fault.after:
                 return action(fault)
             again = fault.status in RETRIED or fault.code == RETRIED_CODE
             if not again or number == ATTEMPTS:
                 raise _refusal(fault)
         raise AssertionError("the last attempt returns or raises")
+
+
+def _wait_for_ever() -> None:
+    """Until the process that is served has ended: then nobody waits for this one's threads."""
+    parent = os.getppid()
+    while os.getppid() == parent:
+        time.sleep(0.05)
 
 
 def _failed(resource: Resource) -> Resource:

@@ -15,7 +15,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
-from localcloud.azure.records import Event, Fault, GrafanaObject, Json, PushedProfile, Resource
+from localcloud.azure.records import UNANSWERED, Event, Fault, GrafanaObject, Json, PushedProfile, Resource
 
 BUSY_SECONDS: Final = 30.0
 
@@ -31,7 +31,9 @@ CREATE TABLE IF NOT EXISTS event (
     number INTEGER PRIMARY KEY, time TEXT NOT NULL, actor TEXT NOT NULL, verb TEXT NOT NULL, id TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS fault (
     number INTEGER PRIMARY KEY, method TEXT NOT NULL, path TEXT NOT NULL, status INTEGER NOT NULL, code TEXT NOT NULL,
-    message TEXT NOT NULL, retry_after INTEGER, times INTEGER, after INTEGER NOT NULL);
+    message TEXT NOT NULL, retry_after INTEGER, times INTEGER, each INTEGER NOT NULL, after INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS fault_use (
+    fault INTEGER NOT NULL, path TEXT NOT NULL, uses INTEGER NOT NULL, PRIMARY KEY (fault, path));
 """
 
 
@@ -196,8 +198,8 @@ class Store:
         )  # an error here is found by the test that makes it, not by the server that uses it
         with self._transaction() as db:
             db.execute(
-                "INSERT INTO fault (method, path, status, code, message, retry_after, times, after)"
-                " VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                "INSERT INTO fault (method, path, status, code, message, retry_after, times, each, after)"
+                " VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
                 [
                     fault.method,
                     fault.path,
@@ -206,6 +208,7 @@ class Store:
                     fault.message,
                     fault.retry_after_seconds,
                     fault.times,
+                    fault.each,
                     fault.after,
                 ],
             )
@@ -218,7 +221,10 @@ class Store:
                 fault = _fault(row)
                 if fault.method not in ("*", method) or not re.search(fault.path, path, re.IGNORECASE):
                     continue
-                if fault.times == 1:
+                if fault.each:
+                    if fault.times is not None and _used(db, number, path) > fault.times:
+                        continue
+                elif fault.times == 1:
                     db.execute("DELETE FROM fault WHERE number = ?", [number])
                 elif fault.times is not None:
                     db.execute("UPDATE fault SET times = times - 1 WHERE number = ?", [number])
@@ -226,13 +232,27 @@ class Store:
         return None
 
     def faults(self) -> list[Fault]:
-        """The rules that are not used up."""
+        """The rules that are not used up; those that count for each path never are."""
         with self._transaction() as db:
             return [_fault(row) for _, *row in db.execute(_FAULTS).fetchall()]
+
+    def unanswered(self) -> set[str]:
+        """The paths whose requests have hung, by rules that count for each path."""
+        with self._transaction() as db:
+            rows = db.execute(
+                "SELECT fault_use.path FROM fault_use JOIN fault ON fault = number WHERE status = ?", [UNANSWERED]
+            ).fetchall()
+        return {str(row[0]) for row in rows}
+
+    def failed_once(self) -> set[str]:
+        """The paths that have met a rule that counts for each path."""
+        with self._transaction() as db:
+            return {str(row[0]) for row in db.execute("SELECT path FROM fault_use").fetchall()}
 
     def clear_faults(self) -> None:
         with self._transaction() as db:
             db.execute("DELETE FROM fault")
+            db.execute("DELETE FROM fault_use")
 
     @contextmanager
     def _transaction(self) -> Iterator[sqlite3.Connection]:
@@ -262,7 +282,8 @@ class Store:
 
 
 _FAULTS: Final = (
-    "SELECT number, method, path, status, code, message, retry_after, times, after FROM fault ORDER BY number"
+    "SELECT number, method, path, status, code, message, retry_after, times, each, after FROM fault"
+    " ORDER BY number"
 )
 
 
@@ -277,6 +298,16 @@ def _key(id: str) -> str:
 
 def _now() -> str:
     return datetime.now(UTC).isoformat()
+
+
+def _used(db: sqlite3.Connection, fault: int, path: str) -> int:
+    """How often the rule has met this path, with this time."""
+    row = db.execute(
+        "INSERT INTO fault_use (fault, path, uses) VALUES (?, ?, 1)"
+        " ON CONFLICT (fault, path) DO UPDATE SET uses = uses + 1 RETURNING uses",
+        [fault, _key(path)],
+    ).fetchone()
+    return int(row[0])
 
 
 def _find(db: sqlite3.Connection, id: str) -> Resource | None:
@@ -307,7 +338,7 @@ def _resource(row: tuple[str, str, str, str]) -> Resource:
 
 
 def _fault(row: list[object] | tuple[object, ...]) -> Fault:
-    method, path, status, code, message, retry_after, times, after = row
+    method, path, status, code, message, retry_after, times, each, after = row
     return Fault(
         method=str(method),
         path=str(path),
@@ -316,5 +347,6 @@ def _fault(row: list[object] | tuple[object, ...]) -> Fault:
         message=str(message),
         retry_after_seconds=None if retry_after is None else int(str(retry_after)),
         times=None if times is None else int(str(times)),
+        each=bool(each),
         after=bool(after),
     )

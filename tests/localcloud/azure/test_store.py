@@ -94,6 +94,16 @@ def test_a_fault_acts_as_often_as_it_says_and_only_where_it_fits(store: Store) -
     assert store.faults() == []
 
 
+def test_a_fault_can_act_once_on_every_path(store: Store) -> None:
+    store.add_fault(Fault(method="PUT", path="/resourcegroups/", status=500, code="Busy", each=True))
+    ids = ["/resourceGroups/a", "/resourceGroups/b", "/resourcegroups/A"]
+    taken = [store.take_fault("PUT", id) for id in ids]
+    assert [fault and fault.code for fault in taken] == ["Busy", "Busy", None]
+    store.clear_faults()
+    store.add_fault(Fault(method="PUT", path="/resourcegroups/", status=500, code="Again", each=True))
+    assert store.take_fault("PUT", ids[0]), "rules begin to count when they are made"
+
+
 def test_a_fault_without_a_number_acts_until_it_is_cleared(store: Store) -> None:
     fault = Fault(method="*", path="", status=500, code="Down", times=None)
     store.add_fault(fault)

@@ -1,0 +1,68 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`python -m recovery --stack dev`: after a `pulumi up` that was killed, so that the next one can go on.
+
+An engine that dies does not know whether the creations under way had an effect, and Azure refuses to create what is
+there. Names are given by the program, so the ids are known: what exists is taken into the state, the rest is forgotten.
+"""
+
+import os
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+
+from .engine import EngineFailed, Locked, Stack
+from .ids import UnknownType
+from .state import as_if_created, unfinished_creations
+
+SUBSCRIPTION_KEY = "azure-native:subscriptionId"
+
+
+def recover(
+    stack: Annotated[str, typer.Option(help="Pulumi stack whose update was interrupted.")],
+    unlock: Annotated[
+        bool,
+        typer.Option("--unlock", help="The command that holds the stack's lock is dead: remove the lock."),
+    ] = False,
+    config_file: Annotated[Path | None, typer.Option(help="As for pulumi.")] = None,
+    directory: Annotated[Path, typer.Option(help="Where the program is.")] = Path(),
+) -> None:
+    """Take what an interrupted `pulumi up` has made into the stack's state."""
+    engine = Stack(name=stack, directory=directory, config_file=config_file)
+    try:
+        if unlock:
+            engine.unlock()
+        subscription = engine.config(SUBSCRIPTION_KEY) or os.environ.get("ARM_SUBSCRIPTION_ID")
+        if not subscription:
+            _end(
+                f"no subscription: set {SUBSCRIPTION_KEY} in the stack's configuration, or ARM_SUBSCRIPTION_ID"
+            )
+        state = engine.state()
+        found = unfinished_creations(state, subscription)
+        for one in found:
+            typer.echo(f"unfinished: {one.urn}" + (f", perhaps made: {one.id}" if one.id else ""))
+        if found:
+            engine.replace_state(as_if_created(state, found))
+        engine.refresh()
+        there = {resource["urn"] for resource in engine.state()["deployment"].get("resources", [])}
+    except Locked as error:
+        _end(f"{error}\nif no such command runs any more, run this again with --unlock")
+    except UnknownType as error:
+        _end(
+            f"{error} was being created, and recovery/ids.py does not know its id: `pulumi refresh` asks for it"
+        )
+    except EngineFailed as error:
+        _end(str(error))
+    made = sum(one.urn in there for one in found)
+    typer.echo(
+        f"{made} had been made and are in the state now, {len(found) - made} had not; ready for `pulumi up`"
+    )
+
+
+def _end(message: str) -> NoReturn:
+    typer.echo(f"error: {message}", err=True)
+    raise typer.Exit(1)
+
+
+if __name__ == "__main__":
+    typer.run(recover)

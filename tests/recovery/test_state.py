@@ -1,0 +1,52 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An interrupted update's state, as the engine writes it, made ready for the next one."""
+
+from typing import Any
+
+import pytest
+
+from recovery.state import Unfinished, as_if_created, unfinished_creations
+
+GROUP = {
+    "urn": "urn:group",
+    "type": "azure-native:resources:ResourceGroup",
+    "id": "/subscriptions/s/resourceGroups/rg",
+}
+NETWORK = {
+    "urn": "urn:network",
+    "type": "azure-native:network:VirtualNetwork",
+    "inputs": {"resourceGroupName": "rg", "virtualNetworkName": "net"},
+    "parent": "urn:stack",
+}
+SERVICE = {"urn": "urn:service", "type": "kubernetes:core/v1:Service", "inputs": {}}
+NETWORK_ID = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.Network/virtualNetworks/net"
+
+
+def state(*operations: tuple[str, dict[str, Any]]) -> dict[str, Any]:
+    pending = [{"type": kind, "resource": resource} for kind, resource in operations]
+    return {"version": 3, "deployment": {"resources": [GROUP], "pending_operations": pending}}
+
+
+INTERRUPTED = state(("creating", NETWORK), ("creating", SERVICE), ("deleting", GROUP))
+
+
+def test_only_creations_are_in_doubt() -> None:
+    assert unfinished_creations(INTERRUPTED, "s") == [
+        Unfinished(urn="urn:network", id=NETWORK_ID),
+        Unfinished(urn="urn:service", id=None),
+    ]
+
+
+@pytest.mark.parametrize("finished", [state(), {"version": 3, "deployment": {"resources": []}}])
+def test_a_state_without_operations_has_none(finished: dict[str, Any]) -> None:
+    assert unfinished_creations(finished, "s") == []
+
+
+def test_what_may_be_there_is_in_the_state_for_a_refresh_to_look_at() -> None:
+    deployment = as_if_created(INTERRUPTED, unfinished_creations(INTERRUPTED, "s"))["deployment"]
+    assert deployment["resources"] == [GROUP, {**NETWORK, "id": NETWORK_ID, "outputs": {}}]
+
+
+def test_other_operations_are_left_to_the_engine() -> None:
+    deployment = as_if_created(INTERRUPTED, unfinished_creations(INTERRUPTED, "s"))["deployment"]
+    assert deployment["pending_operations"] == [{"type": "deleting", "resource": GROUP}]
