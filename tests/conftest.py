@@ -3,6 +3,7 @@
 
 import ctypes
 import os
+import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
@@ -94,10 +95,21 @@ def _lacks_gpu() -> str | None:
     return None
 
 
+@cache
+def _lacks_gdb() -> str | None:
+    if shutil.which("gdb") is None:
+        return "needs GDB: there is no gdb on PATH"
+    scope = Path("/proc/sys/kernel/yama/ptrace_scope")
+    if os.geteuid() and scope.exists() and scope.read_text().strip() != "0":
+        return f"needs the right to attach to processes, which {scope} limits"
+    return None
+
+
 NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "bpf": _lacks_bpf,
     "cluster": _lacks_tools,
     "engine": _lacks_tools,
+    "gdb": _lacks_gdb,
     "gpu": _lacks_gpu,
     "kernels": archive.lacks,
     "torch": installation.lacks,

@@ -120,6 +120,8 @@ class _Walk:
                 self._addresses.append(address if self._exact else address - 1)
         except _Stop as stop:
             reason = stop.reason
+            if reason in (Ended.UNMAPPED, Ended.NO_CODE) and len(self._addresses) > 1:
+                self._addresses.pop()  # a number that leads to no code is no frame
         except Malformed:
             reason = Ended.MALFORMED
         except Exhausted:
@@ -145,6 +147,9 @@ class _Walk:
         if image is None or place is None:
             return self._without_information(region, None)
         rules = region.file.rules(place if self._exact else place - 1, self._budget)
+        if rules is None and not self._exact:
+            # Hand-written code makes frames that return to the first instruction of a function.
+            rules = region.file.rules(place, self._budget)
         if rules is None:
             return self._without_information(region, place)
         if rules.is_signal_frame and not self._exact:
