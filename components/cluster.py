@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The AKS cluster, new or existing, the GPU pool in it, and the Kubernetes provider through which the rest
+"""The AKS cluster, new or existing, who may do what with it, and the Kubernetes provider through which the rest
 reaches it.
 """
 
@@ -12,31 +12,40 @@ import pulumi
 import pulumi_kubernetes as kubernetes
 from pulumi_azure_native import authorization, containerservice, managedidentity
 
-from .roles import NETWORK_CONTRIBUTOR, assign
-from .settings.network import POD_RANGE, SERVICE_RANGE
+from .managed_cluster import ManagedClusterArgs, managed_cluster
+from .roles import AKS_RBAC_CLUSTER_ADMIN, NETWORK_CONTRIBUTOR, assign
+from .settings.cluster import NewCluster
 
 GPU_RESOURCE: Final = "nvidia.com/gpu"
 GPU_TAINT_KEY: Final = "nvidia.com/gpu"
-GPU_TAINT_VALUE: Final = "present"
 GPU_NODE_LABELS: Final = {"kubernetes.azure.com/accelerator": "nvidia"}
 """AKS puts this label on every node with an NVIDIA GPU: https://learn.microsoft.com/azure/aks/use-labels"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewClusterArgs:
-    cluster_name: str
+    cluster: NewCluster
     resource_group_name: pulumi.Input[str]
     resource_group_id: pulumi.Input[str]
     subscription_id: pulumi.Input[str]
     location: str
     stack: str
     node_subnet_id: pulumi.Input[str]
+    api_server_subnet_id: pulumi.Input[str] | None = None
+    """For AKS Automatic alone."""
+    given_subnet_ids: Mapping[str, str] = field(default_factory=dict)
+    """Subnets outside of our resource group, by what they are for."""
     depends_on: Sequence[pulumi.Resource]
     """The rest of the network: it must outlive the cluster, whose cloud controller uses it."""
-    system_vm_size: str
-    system_count: int
-    kubernetes_version: str | None = None
+    deployer_id: pulumi.Input[str]
+    deployer_type: pulumi.Input[str]
+    unguarded_namespaces: Sequence[str] = ()
+    """Namespaces whose pods AKS Automatic's safeguards would refuse."""
     tags: Mapping[str, str] = field(default_factory=dict)
+
+    @property
+    def cluster_name(self) -> str:
+        return self.cluster.name
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -95,16 +104,75 @@ class Cluster(pulumi.ComponentResource):
             tags=args.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
-        # The cloud controller joins the subnets and keeps the Private Link Service in our resource group.
-        network_contributor = self._network_contributor(
-            name, args.stack, args.subscription_id, args.resource_group_id, identity.principal_id
+        roles = self._network_roles(name, args, identity.principal_id)
+        cluster = managed_cluster(
+            name,
+            ManagedClusterArgs(
+                cluster=args.cluster,
+                resource_group_name=args.resource_group_name,
+                location=args.location,
+                identity_id=identity.id,
+                node_subnet_id=args.node_subnet_id,
+                api_server_subnet_id=args.api_server_subnet_id,
+                tags=args.tags,
+            ),
+            parent=self,
+            depends_on=[*roles, *args.depends_on],
         )
-        cluster = self._managed_cluster(name, args, identity, network_contributor)
         self.id = cluster.id
         self.location = args.location
         self.node_subnet_id = args.node_subnet_id
         self.kubelet_object_id = cluster.identity_profile.apply(_kubelet_object_id)
-        return [cluster]
+        return [cluster, *self._access(name, args, cluster), *self._safeguards(name, args, cluster)]
+
+    def _network_roles(
+        self, name: str, args: NewClusterArgs, principal_id: pulumi.Input[str]
+    ) -> list[pulumi.Resource]:
+        """The cloud controller joins subnets, turns off the policies of one, and keeps the Private Link Service
+        in our resource group: no narrower scope than that group has the right to make one.
+        """
+        scopes = {"contributor": args.resource_group_id, **args.given_subnet_ids}
+        return [
+            self._network_contributor(
+                f"{name}-network-{what}", args.stack, args.subscription_id, scope, principal_id
+            )
+            for what, scope in scopes.items()
+        ]
+
+    def _access(
+        self, name: str, args: NewClusterArgs, cluster: containerservice.ManagedCluster
+    ) -> list[pulumi.Resource]:
+        """Where only Azure's roles count, whoever deploys needs one."""
+        if not args.cluster.entra_only:
+            return []
+        return [
+            assign(
+                f"{name}-administrator",
+                role=AKS_RBAC_CLUSTER_ADMIN,
+                principal_id=args.deployer_id,
+                principal_type=args.deployer_type,
+                subscription_id=args.subscription_id,
+                scope=cluster.id,
+                stack=args.stack,
+                opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
+            )
+        ]
+
+    def _safeguards(
+        self, name: str, args: NewClusterArgs, cluster: containerservice.ManagedCluster
+    ) -> list[pulumi.Resource]:
+        """AKS Automatic refuses pods that see the host, as profilers must: not in these namespaces."""
+        if args.cluster.mode != "automatic":
+            return []
+        return [
+            containerservice.DeploymentSafeguard(
+                f"{name}-safeguards",
+                resource_uri=cluster.id,
+                level=containerservice.DeploymentSafeguardsLevel.ENFORCE,
+                excluded_namespaces=list(args.unguarded_namespaces),
+                opts=pulumi.ResourceOptions(parent=self),
+            )
+        ]
 
     def _look_up(self, name: str, args: ExistingClusterArgs) -> list[pulumi.Resource]:
         """A cluster that is there. Its control plane gets the one right that it needs for us."""
@@ -119,7 +187,7 @@ class Cluster(pulumi.ComponentResource):
         self.kubelet_object_id = found.identity_profile.apply(_kubelet_object_id)
         return [
             self._network_contributor(
-                name,
+                f"{name}-network-contributor",
                 args.stack,
                 args.subscription_id,
                 args.our_resource_group_id,
@@ -136,7 +204,7 @@ class Cluster(pulumi.ComponentResource):
         principal_id: pulumi.Input[str],
     ) -> authorization.RoleAssignment:
         return assign(
-            f"{name}-network-contributor",
+            name,
             role=NETWORK_CONTRIBUTOR,
             principal_id=principal_id,
             principal_type="ServicePrincipal",
@@ -146,116 +214,18 @@ class Cluster(pulumi.ComponentResource):
             opts=pulumi.ResourceOptions(parent=self, delete_before_replace=True),
         )
 
-    def _managed_cluster(
-        self,
-        name: str,
-        args: NewClusterArgs,
-        identity: managedidentity.UserAssignedIdentity,
-        network_contributor: pulumi.Resource,
-    ) -> containerservice.ManagedCluster:
-        return containerservice.ManagedCluster(
-            name,
-            resource_group_name=args.resource_group_name,
-            resource_name_=args.cluster_name,
-            location=args.location,
-            sku=containerservice.ManagedClusterSKUArgs(name="Base", tier="Standard"),
-            kubernetes_version=args.kubernetes_version,
-            dns_prefix=args.cluster_name,
-            node_resource_group=f"{args.cluster_name}-nodes",
-            identity=containerservice.ManagedClusterIdentityArgs(
-                type=containerservice.ResourceIdentityType.USER_ASSIGNED,
-                user_assigned_identities=[identity.id],
-            ),
-            agent_pool_profiles=[
-                containerservice.ManagedClusterAgentPoolProfileArgs(
-                    name="system",
-                    mode="System",
-                    count=args.system_count,
-                    vm_size=args.system_vm_size,
-                    os_type="Linux",
-                    type="VirtualMachineScaleSets",
-                    vnet_subnet_id=args.node_subnet_id,
-                )
-            ],
-            auto_upgrade_profile=containerservice.ManagedClusterAutoUpgradeProfileArgs(
-                upgrade_channel="patch", node_os_upgrade_channel="NodeImage"
-            ),
-            # Inspektor Gadget installs a PodMonitor whose definition comes with this add-on.
-            azure_monitor_profile=containerservice.ManagedClusterAzureMonitorProfileArgs(
-                metrics=containerservice.ManagedClusterAzureMonitorProfileMetricsArgs(enabled=True)
-            ),
-            network_profile=containerservice.ContainerServiceNetworkProfileArgs(
-                network_plugin="azure",
-                network_plugin_mode="overlay",
-                network_dataplane="cilium",
-                network_policy="cilium",
-                load_balancer_sku="standard",
-                pod_cidr=str(POD_RANGE),
-                service_cidr=str(SERVICE_RANGE),
-                dns_service_ip=str(SERVICE_RANGE[10]),
-            ),
-            tags=args.tags,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=[network_contributor, *args.depends_on],
-                # Azure lists every pool here, also those that are resources of their own.
-                ignore_changes=["agentPoolProfiles"],
-            ),
-        )
-
     def _kubeconfig(self) -> pulumi.Output[str]:
         credentials = containerservice.list_managed_cluster_user_credentials_output(
             resource_group_name=self.resource_group_name,
             resource_name=self.cluster_name,
+            # Counts where Entra is asked: the other form is one that Kubernetes clients no longer read.
+            format="exec",
             opts=pulumi.InvokeOutputOptions(depends_on=list(self.ready)),
         )
         # Azure's provider does not mark the answer as a secret.
         return pulumi.Output.secret(
             credentials.kubeconfigs.apply(lambda files: base64.b64decode(files[0].value).decode())
         )
-
-
-@dataclass(frozen=True, slots=True, kw_only=True)
-class GpuPoolArgs:
-    pool_name: str
-    cluster_name: str
-    cluster_resource_group_name: pulumi.Input[str]
-    vm_size: str
-    count: int
-    node_subnet_id: pulumi.Input[str | None]
-    depends_on: Sequence[pulumi.Resource]
-    tags: Mapping[str, str] = field(default_factory=dict)
-
-
-class GpuPool(pulumi.ComponentResource):
-    """Nodes with NVIDIA GPUs, tainted so that only pods which want a GPU run there."""
-
-    def __init__(self, name: str, args: GpuPoolArgs, opts: pulumi.ResourceOptions | None = None) -> None:
-        super().__init__("gpuheap:index:GpuPool", name, {}, opts)
-        self.pool = containerservice.AgentPool(
-            name,
-            resource_group_name=args.cluster_resource_group_name,
-            resource_name_=args.cluster_name,
-            agent_pool_name=args.pool_name,
-            mode="User",
-            os_type="Linux",
-            type="VirtualMachineScaleSets",
-            vm_size=args.vm_size,
-            count=args.count,
-            vnet_subnet_id=args.node_subnet_id,
-            node_taints=[f"{GPU_TAINT_KEY}={GPU_TAINT_VALUE}:NoSchedule"],
-            gpu_profile=containerservice.GPUProfileArgs(driver="Install"),
-            tags=args.tags,
-            opts=pulumi.ResourceOptions(
-                parent=self,
-                depends_on=args.depends_on,
-                # Azure cannot change these in place, and azure-native would try.
-                replace_on_changes=["gpuProfile", "osDiskType"],
-                # A pool's name is its identity: the old one must be gone first.
-                delete_before_replace=True,
-            ),
-        )
-        self.register_outputs({"poolName": self.pool.name})
 
 
 def _kubelet_object_id(profile: Mapping[str, Any] | None) -> str:

@@ -9,17 +9,18 @@ complete, frozen model and previews are the same each time.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final, Self
+from typing import Annotated, Any, Final
 
 import pulumi
-from pydantic import Discriminator, Field, Tag, ValidationError, model_validator
+from pydantic import Discriminator, Field, Tag, ValidationError
 
-from .config_problems import NAMESPACE, ConfigError, Path, Problem, problems_of, unknown_key
+from .config_problems import ConfigError, Path, Problem, problem_of, problems_of, unknown_key
+from .settings import combinations
 from .settings.agent import AgentBuild, AgentImage
-from .settings.base import RESOURCE_GROUP_NAME, Part, refuse
+from .settings.base import RESOURCE_GROUP_NAME, Part
 from .settings.cluster import ExistingCluster, NewCluster
 from .settings.grafana import ExistingGrafana, NewGrafana
-from .settings.network import Network
+from .settings.network import GivenSubnets, Network
 from .settings.placement import Placement
 from .settings.pools import GpuPool
 from .settings.private_link import PrivateLink
@@ -50,12 +51,18 @@ class StackConfig(Part):
     cluster: Annotated[
         Annotated[NewCluster, Tag("<new")] | Annotated[ExistingCluster, Tag("<existing")],
         _variant("existing", "existing", "new"),
-    ] = Field(description="a new cluster's name and pools, or `existing` alone")
-    network: Network | None = Field(default=None, description="ranges of our own network, for a new cluster")
-    gpu_pool: GpuPool | None = Field(
-        default=None,
-        description="a pool of GPU nodes; only an existing cluster can do without",
-        examples=[{"vmSize": "Standard_NC24ads_A100_v4"}],
+    ] = Field(description="a new cluster, or `existing`")
+    network: (
+        Annotated[
+            Annotated[Network, Tag("<new")] | Annotated[GivenSubnets, Tag("<existing")],
+            _variant("existing", "existing", "new"),
+        ]
+        | None
+    ) = Field(default=None, description="for a new cluster: ranges of our own network, or `existing`")
+    gpu_pools: list[GpuPool] = Field(
+        default=[],
+        description="pools of GPU nodes; only an existing cluster can do without",
+        examples=[[{"name": "gpu"}]],
     )
     pyroscope: Pyroscope = Pyroscope()
     private_link: PrivateLink = Field(description="how Grafana reaches Pyroscope")
@@ -71,35 +78,6 @@ class StackConfig(Part):
     tags: dict[str, str] = Field(
         default={}, max_length=50, description="up to 50 tags for every Azure resource"
     )
-
-    @model_validator(mode="after")
-    def _belongs_together(self) -> Self:
-        existing = isinstance(self.cluster, ExistingCluster)
-        if existing and self.network is not None:
-            raise refuse(
-                "an existing cluster keeps its own network",
-                at=("network",),
-                given="network together with cluster.existing",
-                allowed="network only for a new cluster",
-                fix=f"pulumi config rm {NAMESPACE}:network",
-            )
-        if not existing and self.private_link.subnet is not None:
-            raise refuse(
-                "a new cluster gets a subnet of its own for this",
-                at=("privateLink", "subnet"),
-                given=self.private_link.subnet,
-                allowed="a subnet only for an existing cluster",
-                fix=f"pulumi config rm --path '{NAMESPACE}:privateLink.subnet'",
-            )
-        if not existing and self.gpu_pool is None:
-            raise refuse(
-                "a new cluster needs GPU nodes",
-                at=("gpuPool", "vmSize"),
-                given="no gpuPool",
-                allowed="a size of the NC, ND, NG or NV series",
-                examples=["Standard_NC24ads_A100_v4"],
-            )
-        return self
 
 
 def load() -> StackConfig:
@@ -132,7 +110,11 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
     try:
         config = StackConfig.model_validate(complete | {"name": name, "location": location or "unset"})
     except ValidationError as error:
-        problems += problems_of(error, StackConfig, derived)
+        raise ConfigError([*problems, *problems_of(error, StackConfig, derived)]) from None
+    problems += map(
+        problem_of,
+        combinations.problems(config.cluster, config.network, config.gpu_pools, config.private_link.subnet),
+    )
     if problems:
         raise ConfigError(problems)
     return config

@@ -14,15 +14,17 @@ from typing import Any, Final, get_args
 import pulumi
 from pydantic import BaseModel, ValidationError
 from pydantic.fields import FieldInfo
+from pydantic_core import PydanticCustomError
 
 NAMESPACE: Final = "gpuheap"
 
-Path = tuple[str, ...]
+Path = tuple[str | int, ...]
+"""Keys, and places in lists: `("gpuPools", 0, "vmSize")`."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Problem:
-    """One value that cannot work: `path` is the key as the user writes it: `gpuheap:gpuPool.vmSize`."""
+    """One value that cannot work: `path` is the key as the user writes it: `gpuheap:gpuPools[0].vmSize`."""
 
     path: str
     reason: str
@@ -55,26 +57,44 @@ def problems_of(error: ValidationError, model: type[BaseModel], derived: Mapping
     return [_problem(detail, model, derived) for detail in error.errors(include_url=False)]
 
 
+def problem_of(refusal: PydanticCustomError) -> Problem:
+    """The problem that a rule between parts of the configuration found: the refusal says where it is."""
+    context: Any = refusal.context
+    at = tuple(context["at"])
+    examples = context.get("examples")
+    return Problem(
+        path=_written(at),
+        reason=refusal.message(),
+        given=context.get("given"),
+        allowed=context.get("allowed"),
+        fix=set_command(at, examples[0]) if examples else remove_command(at),
+    )
+
+
 def unknown_key(path: Path, known: Iterable[str], given: str | None = None) -> Problem:
     """A key that no model has, with the nearest one that it has."""
     names = sorted(known)
-    near = difflib.get_close_matches(path[-1], names, n=1, cutoff=0.5)
+    near = difflib.get_close_matches(str(path[-1]), names, n=1, cutoff=0.5)
     hint = f"; did you mean {_written((*path[:-1], near[0]))}?" if near else ""
     return Problem(
         path=_written(path),
         reason=f"there is no such key{hint}",
         given=given,
         allowed=", ".join(names),
-        fix=f"pulumi config rm --path '{_written(path)}'",
+        fix=remove_command(path),
     )
 
 
+def remove_command(path: Path) -> str:
+    return f"pulumi config rm --path '{_written(path)}'"
+
+
 def set_command(path: Path, value: object) -> str:
-    """The command that sets one value. Of a group of keys, which no single command can set, it sets the
+    """The command that sets one value. Of a group or a list, which no single command can set, it sets the
     first.
     """
-    while isinstance(value, Mapping):
-        key, value = next(iter(value.items()))
+    while isinstance(value, Mapping | list):
+        key, value = next(iter(value.items())) if isinstance(value, Mapping) else (0, value[0])
         path = (*path, key)
     shown = value if isinstance(value, str) else json.dumps(value)
     return f"pulumi config set --path '{_written(path)}' {shown}"
@@ -82,7 +102,7 @@ def set_command(path: Path, value: object) -> str:
 
 def _problem(detail: Any, model: type[BaseModel], derived: Mapping[Path, str]) -> Problem:
     # A discriminated union adds the tag of the chosen variant to the path; users do not write it.
-    path: Path = tuple(str(part) for part in detail["loc"] if not str(part).startswith("<"))
+    path: Path = tuple(part for part in detail["loc"] if not str(part).startswith("<"))
     owner, field = _look_up(model, path)
     if detail["type"] == "extra_forbidden":
         return _extra_key(path, owner, _shown(detail["input"]))
@@ -91,13 +111,16 @@ def _problem(detail: Any, model: type[BaseModel], derived: Mapping[Path, str]) -
     if path in derived and given is not None:
         given += f" ({derived[path]})"
     examples = context.get("examples") or (field.examples if field else None) or []
-    at = tuple(context.get("at", path))
+    at = tuple(context.get("at", (*path, *context.get("under", ()))))
+    proposed = remove_command(at) if context.get("remove") else None
+    if proposed is None and examples:
+        proposed = set_command(at, examples[0])
     return Problem(
         path=_written(at),
         reason=_reason(detail),
         given=context.get("given", given),
         allowed=context.get("allowed", field.description if field else None),
-        fix=context.get("fix") or (set_command(at, examples[0]) if examples else None),
+        fix=context.get("fix") or proposed,
     )
 
 
@@ -112,7 +135,7 @@ def _extra_key(path: Path, owner: Any, given: str) -> Problem:
         reason="this key does not go with the others here",
         given=given,
         allowed=", or ".join(" and ".join(way) for way in ways),
-        fix=f"pulumi config rm --path '{_written(path)}'",
+        fix=remove_command(path),
     )
 
 
@@ -121,6 +144,8 @@ def _look_up(model: type[BaseModel], path: Path) -> tuple[Any, FieldInfo | None]
     owner: Any = model
     field: FieldInfo | None = None
     for index, part in enumerate(path):
+        if isinstance(part, int):  # a place in a list, whose annotation names the model of its members
+            continue
         field = next((f[part] for f in map(_fields, _variants(owner)) if part in f), None)
         if field is None:
             return owner, None
@@ -141,7 +166,9 @@ def _fields(model: type[BaseModel]) -> dict[str, FieldInfo]:
 
 
 def _written(path: Path) -> str:
-    return path[0] if ":" in path[0] else f"{NAMESPACE}:{'.'.join(path)}"
+    first, *rest = path
+    text = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in rest)
+    return f"{first if ':' in str(first) else f'{NAMESPACE}:{first}'}{text}"
 
 
 def _shown(value: object) -> str:
@@ -157,5 +184,7 @@ def _reason(detail: Any) -> str:
             return f"this is not of the allowed form ({len(detail['input'])} characters)"
         case "model_type" | "dict_type" | "model_attributes_type":
             return "this is a group of keys, not a single value"
+        case "refused":
+            return str(detail["msg"])
     message: str = detail["msg"]
     return message[:1].lower() + message[1:]

@@ -10,6 +10,7 @@ from typing import Final
 import pulumi
 from pulumi_azure_native import authorization
 
+AKS_RBAC_CLUSTER_ADMIN: Final = "b1ff04bb-8a4e-4dc4-8eb5-8693973ce19b"
 ACR_PULL: Final = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 GRAFANA_ADMIN: Final = "22926164-76b3-42b3-bc55-97df8dab3e41"
 MONITORING_DATA_READER: Final = "b0d8363b-8ddd-447d-831f-62ca05bff136"

@@ -12,7 +12,9 @@ RESOURCE_GROUP_NAME: Final = r"^[a-zA-Z0-9._()-]{0,89}[a-zA-Z0-9_()-]$"
 
 
 def refuse(reason: str, **context: Any) -> PydanticCustomError:
-    """An error whose context reaches the user: `allowed`, `examples`, `at` (another path), `given`, `fix`."""
+    """An error whose context reaches the user: `allowed`, `examples`, `given`, `fix`; `at`, another path, or
+    `under`, keys below the one that is refused; `remove`, where taking the key away is the way out.
+    """
     return PydanticCustomError("refused", reason.replace("{", "(").replace("}", ")"), context)
 
 

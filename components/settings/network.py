@@ -11,6 +11,12 @@ from .base import Part, refuse
 # What AKS uses for services and pods when a cluster with overlay networking does not say otherwise.
 SERVICE_RANGE: Final = ipaddress.ip_network("10.0.0.0/16")
 POD_RANGE: Final = ipaddress.ip_network("10.244.0.0/16")
+# https://learn.microsoft.com/azure/aks/api-server-vnet-integration
+SMALLEST_API_SERVER_PREFIX: Final = 28
+_SUBNET_ID: Final = (
+    r"(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+"
+    r"/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$"
+)
 
 
 def _cidr(value: str) -> str:
@@ -30,7 +36,7 @@ Cidr = Annotated[str, AfterValidator(_cidr)]
 
 class Network(Part):
     """Our own virtual network, for a new cluster. The second subnet is for the Private Link Service's
-    addresses alone.
+    addresses alone, the third, which only AKS Automatic has, for the API server's.
     """
 
     address_space: Cidr = Field(
@@ -44,37 +50,116 @@ class Network(Part):
         description="a range inside addressSpace, beside nodeSubnet",
         examples=["10.40.16.0/24"],
     )
+    api_server_subnet: Cidr | None = Field(
+        default=None,
+        description="for AKS Automatic: a range inside addressSpace, /28 or larger; default: its last /28",
+        examples=["10.40.255.240/28"],
+    )
+
+    @property
+    def api_server_range(self) -> str:
+        """The range of the API server's subnet, which only AKS Automatic has."""
+        if self.api_server_subnet is not None:
+            return self.api_server_subnet
+        space = ipaddress.IPv4Network(self.address_space)
+        last = space.broadcast_address - 2 ** (32 - SMALLEST_API_SERVER_PREFIX) + 1
+        return f"{last}/{SMALLEST_API_SERVER_PREFIX}"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
-        space, nodes, link = (
-            ipaddress.ip_network(value)
-            for value in (self.address_space, self.node_subnet, self.private_link_subnet)
-        )
-        for key, subnet in (("nodeSubnet", nodes), ("privateLinkSubnet", link)):
-            if not subnet.subnet_of(space):  # type: ignore[arg-type]
-                raise refuse(
-                    "the subnet is not inside the address space",
-                    at=("network", key),
-                    given=str(subnet),
-                    allowed=f"a range inside {space}",
-                    examples=[str(next(space.subnets(prefixlen_diff=max(0, 24 - space.prefixlen))))],
-                )
-        if nodes.overlaps(link):
+        space = ipaddress.IPv4Network(self.address_space)
+        before: list[ipaddress.IPv4Network] = []
+        for key, text in (
+            ("nodeSubnet", self.node_subnet),
+            ("privateLinkSubnet", self.private_link_subnet),
+            ("apiServerSubnet", self.api_server_range),
+        ):
+            subnet = ipaddress.IPv4Network(text)
+            _within(space, key, subnet)
+            _beside(before, space, key, subnet)
+            before.append(subnet)
+        if before[-1].prefixlen > SMALLEST_API_SERVER_PREFIX:
             raise refuse(
-                "the two subnets overlap",
-                at=("network", "privateLinkSubnet"),
-                given=str(link),
-                allowed=f"a range outside {nodes}",
-                examples=["10.40.16.0/24"],
+                "the subnet is too small for the API server",
+                under=("apiServerSubnet",),
+                given=self.api_server_range,
+                allowed=f"/{SMALLEST_API_SERVER_PREFIX} or larger",
+                examples=["10.40.255.240/28"],
             )
-        for taken, what in ((SERVICE_RANGE, "services"), (POD_RANGE, "pods")):
-            if space.overlaps(taken):
-                raise refuse(
-                    f"the address space overlaps {taken}, which the cluster uses for {what}",
-                    at=("network", "addressSpace"),
-                    given=str(space),
-                    allowed=f"a private range outside {SERVICE_RANGE} and {POD_RANGE}",
-                    examples=["10.40.0.0/16"],
-                )
+        _outside_the_clusters_own(space)
         return self
+
+
+class Subnets(Part):
+    """Subnets that are there. They stay as they are, but for the policies of the one for the Private Link
+    Service, which AKS's cloud controller turns off.
+    """
+
+    node_subnet_id: str = Field(
+        pattern=_SUBNET_ID,
+        description="the id of a subnet",
+        examples=["/subscriptions/…/virtualNetworks/shared/subnets/nodes"],
+    )
+    private_link_subnet: str = Field(
+        min_length=1,
+        description="the name of a subnet of the same network, for the Private Link Service",
+        examples=["private-link"],
+    )
+    api_server_subnet_id: str | None = Field(
+        default=None,
+        pattern=_SUBNET_ID,
+        description="for AKS Automatic: the id of a subnet that is delegated to AKS",
+        examples=["/subscriptions/…/virtualNetworks/shared/subnets/api-server"],
+    )
+
+
+class GivenSubnets(Part):
+    existing: Subnets = Field(description="subnets of a network that is there")
+
+
+def _within(space: ipaddress.IPv4Network, key: str, subnet: ipaddress.IPv4Network) -> None:
+    if not subnet.subnet_of(space):
+        raise refuse(
+            "the subnet is not inside the address space",
+            under=(key,),
+            given=str(subnet),
+            allowed=f"a range inside {space}",
+            examples=[str(next(space.subnets(prefixlen_diff=max(0, 24 - space.prefixlen))))],
+        )
+
+
+def _beside(
+    others: list[ipaddress.IPv4Network],
+    space: ipaddress.IPv4Network,
+    key: str,
+    subnet: ipaddress.IPv4Network,
+) -> None:
+    if not any(subnet.overlaps(other) for other in others):
+        return
+    free = next(
+        (
+            candidate
+            for candidate in space.subnets(new_prefix=max(24, space.prefixlen))
+            if not any(candidate.overlaps(other) for other in others)
+        ),
+        subnet,
+    )
+    raise refuse(
+        "subnets overlap",
+        under=(key,),
+        given=str(subnet),
+        allowed=f"a range outside {' and '.join(map(str, others))}",
+        examples=[str(free)],
+    )
+
+
+def _outside_the_clusters_own(space: ipaddress.IPv4Network) -> None:
+    for taken, what in ((SERVICE_RANGE, "services"), (POD_RANGE, "pods")):
+        if space.overlaps(taken):
+            raise refuse(
+                f"the address space overlaps {taken}, which the cluster uses for {what}",
+                under=("addressSpace",),
+                given=str(space),
+                allowed=f"a private range outside {SERVICE_RANGE} and {POD_RANGE}",
+                examples=["10.40.0.0/16"],
+            )

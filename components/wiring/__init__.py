@@ -5,7 +5,7 @@ One file a part of the stack, one function a component. No decisions but those b
 """
 
 from .cluster import cluster
-from .gpu import gpu_pool
+from .gpu import gpu_pools
 from .grafana import grafana, grafana_content
 from .metrics import metrics_pipeline
 from .place import place
@@ -16,7 +16,7 @@ from .profiling import agent_image, inspektor_gadget, profiler_agent, pyroscope
 __all__ = [
     "agent_image",
     "cluster",
-    "gpu_pool",
+    "gpu_pools",
     "grafana",
     "grafana_content",
     "inspektor_gadget",

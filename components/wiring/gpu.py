@@ -3,22 +3,42 @@
 
 from collections.abc import Sequence
 
-from components.cluster import Cluster, GpuPool, GpuPoolArgs
+import pulumi
+
+from components.cluster import Cluster
 from components.config import StackConfig
+from components.gpu_pool import AgentPool, AgentPoolArgs
+from components.karpenter_pool import KarpenterPool, KarpenterPoolArgs
 
 
-def gpu_pool(config: StackConfig, cluster: Cluster) -> Sequence[GpuPool]:
-    """The pool, or nothing: an existing cluster may have GPU nodes already."""
-    if config.gpu_pool is None:
-        return []
-    pool = GpuPoolArgs(
-        pool_name=config.gpu_pool.name,
-        cluster_name=cluster.cluster_name,
-        cluster_resource_group_name=cluster.resource_group_name,
-        vm_size=config.gpu_pool.vm_size,
-        count=config.gpu_pool.count,
-        node_subnet_id=cluster.node_subnet_id,
-        depends_on=cluster.ready,
-        tags=config.tags,
-    )
-    return [GpuPool("gpu-pool", pool)]
+def gpu_pools(config: StackConfig, cluster: Cluster) -> Sequence[pulumi.Resource]:
+    """The pools, or none: an existing cluster may have GPU nodes already."""
+    if config.cluster.mode == "automatic":
+        return [
+            KarpenterPool(
+                f"gpu-pool-{pool.name}",
+                KarpenterPoolArgs(
+                    pool=pool,
+                    location=cluster.location,
+                    node_subnet_id=cluster.node_subnet_id,
+                    provider=cluster.provider,
+                    depends_on=cluster.ready,
+                    tags=config.tags,
+                ),
+            )
+            for pool in config.gpu_pools
+        ]
+    return [
+        AgentPool(
+            f"gpu-pool-{pool.name}",
+            AgentPoolArgs(
+                pool=pool,
+                cluster_name=cluster.cluster_name,
+                cluster_resource_group_name=cluster.resource_group_name,
+                node_subnet_id=cluster.node_subnet_id,
+                depends_on=cluster.ready,
+                tags=config.tags,
+            ),
+        )
+        for pool in config.gpu_pools
+    ]

@@ -10,13 +10,12 @@ from components.cluster import GPU_NODE_LABELS, Cluster
 from components.config import StackConfig
 from components.inspektor_gadget import GADGET_NAMESPACE, InspektorGadget, InspektorGadgetArgs
 from components.metrics_pipeline import MetricsPipeline
-from components.network import Network
 from components.profiler_agent import ProfilerAgent, ProfilerAgentArgs
 from components.pyroscope import Pyroscope, PyroscopeArgs
 from components.roles import ACR_PULL, assign
 from components.settings.agent import AgentBuild
-from components.settings.cluster import NewCluster
 
+from .cluster import private_link_subnet_name
 from .place import Place
 from .private_link import service_name
 
@@ -33,7 +32,6 @@ def inspektor_gadget(cluster: Cluster, metrics: MetricsPipeline) -> InspektorGad
 
 
 def pyroscope(config: StackConfig, place: Place, cluster: Cluster, gadget: InspektorGadget) -> Pyroscope:
-    new = isinstance(config.cluster, NewCluster)
     return Pyroscope(
         "pyroscope",
         PyroscopeArgs(
@@ -43,7 +41,7 @@ def pyroscope(config: StackConfig, place: Place, cluster: Cluster, gadget: Inspe
             namespace=GADGET_NAMESPACE,
             private_link_service_name=service_name(config),
             private_link_resource_group_name=place.resource_group_name,
-            private_link_subnet_name=Network.PRIVATE_LINK_SUBNET if new else config.private_link.subnet,
+            private_link_subnet_name=private_link_subnet_name(config),
             provider=cluster.provider,
             depends_on=[gadget.extension, place.resource_group],
         ),

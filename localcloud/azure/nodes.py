@@ -16,6 +16,9 @@ POOL_LABEL: Final = "kubernetes.azure.com/agentpool"
 POOL_ID_ANNOTATION: Final = "localcloud.gpuheap/pool"
 """By it the nodes of a pool are found again; names can repeat from cluster to cluster."""
 
+SPOT_TAINT: Final = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
+"""AKS gives it to every spot node, asked for or not."""
+
 KUBELET_VERSION: Final = "v1.36.3"
 
 
@@ -85,8 +88,8 @@ class Pool:
 
     def _taints(self) -> list[Taint]:
         texts = list(self.properties.get("nodeTaints") or ())
-        if self._spot:
-            texts.append("kubernetes.azure.com/scalesetpriority=spot:NoSchedule")
+        if self._spot and SPOT_TAINT not in texts:
+            texts.append(SPOT_TAINT)
         return [_taint(text) for text in texts]
 
     def _resources(self, size: str) -> dict[str, str]:

@@ -33,8 +33,8 @@ _GPUS: Final = {
 }
 """Sizes with more than one GPU. All other sizes of the series below have one, or a part of one."""
 
-_GPU_SERIES: Final = re.compile(r"N[CDGV]\d")
-_AMD: Final = re.compile(r"NV\d+as_v4|NG\d|ND\d+\w*_MI\d+")
+_GPU_SERIES: Final = re.compile(r"N(CC?|[DGV])\d")
+_AMD: Final = re.compile(r"NV\d+as_v4|NG\d|N[DV]\d+\w*_(MI\d+|V710)")
 
 SLICES: Final = {"MIG1g": 7, "MIG2g": 3, "MIG3g": 2, "MIG4g": 1, "MIG7g": 1}
 """How many instances a GPU is cut into, by AKS's name for the profile."""

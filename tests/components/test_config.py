@@ -5,30 +5,11 @@ from typing import Any
 
 import pytest
 
-from components.config import StackConfig, parse
-from components.config_problems import ConfigError, Problem
+from components.config import parse
+from components.config_problems import ConfigError
 from components.settings.cluster import NewCluster
 from components.settings.grafana import NewGrafana
-
-ENOUGH: dict[str, Any] = {
-    "gpuPool": {"vmSize": "Standard_NC24ads_A100_v4"},
-    "agent": {"build": {"registry": "example.azurecr.io"}},
-}
-
-
-def accepted(stack: str = "prod", **keys: Any) -> StackConfig:
-    return parse(ENOUGH | keys, stack=stack, location="westeurope")
-
-
-def refused(stack: str = "prod", **keys: Any) -> tuple[Problem, ...]:
-    with pytest.raises(ConfigError) as caught:
-        accepted(stack, **keys)
-    return caught.value.problems
-
-
-def only_problem(stack: str = "prod", **keys: Any) -> Problem:
-    (problem,) = refused(stack, **keys)
-    return problem
+from tests.components.configs import ENOUGH, accepted, only_problem, refused
 
 
 def test_a_gpu_size_and_an_image_are_all_that_must_be_said() -> None:
@@ -40,31 +21,19 @@ def test_a_gpu_size_and_an_image_are_all_that_must_be_said() -> None:
 
 
 def test_a_refusal_says_where_what_was_given_what_is_allowed_and_how_to_set_it() -> None:
-    assert str(only_problem(gpuPool={"vmSize": "Standard_D4s_v5"})).splitlines() == [
-        "gpuheap:gpuPool.vmSize: this VM size has no GPU",
+    assert str(only_problem(gpuPools=[{"name": "gpu", "vmSize": "Standard_D4s_v5"}])).splitlines() == [
+        "gpuheap:gpuPools[0].vmSize: this VM size has no GPU",
         "    given: Standard_D4s_v5",
         "    allowed: a size of the NC, ND, NG or NV series",
-        "    fix: pulumi config set --path 'gpuheap:gpuPool.vmSize' Standard_NC24ads_A100_v4",
+        "    fix: pulumi config set --path 'gpuheap:gpuPools[0].vmSize' Standard_NC24ads_A100_v4",
     ]
 
 
-@pytest.mark.parametrize(
-    "size", ["Standard_NC24ads_A100_v4", "Standard_ND96isr_H100_v5", "standard_nv36ads_a10_v5"]
-)
-def test_sizes_of_the_gpu_series_are_accepted(size: str) -> None:
-    pool = accepted(gpuPool={"vmSize": size}).gpu_pool
-    assert pool is not None and pool.vm_size == size
-
-
-def test_a_size_with_an_fpga_is_no_gpu_size() -> None:
-    assert "FPGA" in only_problem(gpuPool={"vmSize": "Standard_NP10s"}).reason
-
-
 def test_an_unknown_top_level_key_names_its_nearest_neighbour() -> None:
-    problem = only_problem(gpupool={"count": 2})
-    assert problem.path == "gpuheap:gpupool"
-    assert problem.reason == "there is no such key; did you mean gpuheap:gpuPool?"
-    assert problem.fix == "pulumi config rm --path 'gpuheap:gpupool'"
+    problem = only_problem(gpupools=[{"count": 2}])
+    assert problem.path == "gpuheap:gpupools"
+    assert problem.reason == "there is no such key; did you mean gpuheap:gpuPools?"
+    assert problem.fix == "pulumi config rm --path 'gpuheap:gpupools'"
 
 
 def test_an_unknown_key_deep_inside_names_its_nearest_neighbour() -> None:
@@ -75,51 +44,23 @@ def test_an_unknown_key_deep_inside_names_its_nearest_neighbour() -> None:
 
 
 def test_all_problems_are_told_at_once() -> None:
-    problems = refused(gpuPool={"vmSize": "Standard_D2s_v5", "count": -1}, tagz={})
+    pool = {"name": "gpu", "vmSize": "Standard_D2s_v5", "count": -1}
+    problems = refused(gpuPools=[ENOUGH["gpuPools"][0], pool], tagz={})
     assert [problem.path for problem in problems] == [
         "gpuheap:tagz",
-        "gpuheap:gpuPool.vmSize",
-        "gpuheap:gpuPool.count",
+        "gpuheap:gpuPools[1].vmSize",
+        "gpuheap:gpuPools[1].count",
     ]
-
-
-@pytest.mark.parametrize(
-    ("given", "reason"),
-    [("10.40.0.0/33", "no IPv4 range"), ("10.40.0.1/16", "host bits set"), ("8.8.0.0/16", "not private")],
-)
-def test_a_bad_range_is_refused(given: str, reason: str) -> None:
-    problem = only_problem(network={"addressSpace": given})
-    assert problem.path == "gpuheap:network.addressSpace"
-    assert problem.given == given
-    assert reason in problem.reason
-
-
-def test_a_subnet_outside_the_address_space_is_refused() -> None:
-    problem = only_problem(network={"nodeSubnet": "10.41.0.0/20"})
-    assert (problem.path, problem.given) == ("gpuheap:network.nodeSubnet", "10.41.0.0/20")
-    assert problem.allowed == "a range inside 10.40.0.0/16"
-
-
-def test_subnets_that_overlap_are_refused() -> None:
-    problem = only_problem(network={"privateLinkSubnet": "10.40.8.0/24"})
-    assert problem.path == "gpuheap:network.privateLinkSubnet"
-    assert problem.allowed == "a range outside 10.40.0.0/20"
-
-
-def test_an_address_space_that_the_cluster_uses_inside_is_refused() -> None:
-    ranges = {
-        "addressSpace": "10.0.0.0/8",
-        "nodeSubnet": "10.40.0.0/20",
-        "privateLinkSubnet": "10.40.16.0/24",
-    }
-    assert "which the cluster uses for services" in only_problem(network=ranges).reason
 
 
 @pytest.mark.parametrize(
     ("keys", "path"),
     [
         ({"cluster": {"name": "c" * 64}}, "gpuheap:cluster.name"),
-        ({"gpuPool": {"name": "thirteenchars", "vmSize": "Standard_NC6s_v3"}}, "gpuheap:gpuPool.name"),
+        (
+            {"gpuPools": [{"name": "thirteenchars", "vmSize": "Standard_NC6s_v3"}]},
+            "gpuheap:gpuPools[0].name",
+        ),
         ({"grafana": {"name": "g" * 31}}, "gpuheap:grafana.name"),
         ({"resourceGroup": "r" * 91}, "gpuheap:resourceGroup"),
         ({"privateLink": {"endpointName": "e" * 21}}, "gpuheap:privateLink.endpointName"),
@@ -150,18 +91,6 @@ def test_a_new_cluster_and_an_existing_one_exclude_each_other() -> None:
     assert problem.fix == "pulumi config rm --path 'gpuheap:cluster.systemPool'"
 
 
-def test_an_existing_cluster_keeps_its_network() -> None:
-    existing = {"existing": {"name": "shared", "resourceGroup": "shared-rg"}}
-    problem = only_problem(cluster=existing, network={})
-    assert problem.path == "gpuheap:network"
-
-
-def test_an_existing_cluster_needs_no_gpu_pool_but_a_new_one_does() -> None:
-    existing = {"existing": {"name": "shared", "resourceGroup": "shared-rg"}}
-    assert accepted(cluster=existing, gpuPool=None).gpu_pool is None
-    assert only_problem(gpuPool=None).path == "gpuheap:gpuPool.vmSize"
-
-
 def test_an_image_without_a_digest_is_refused() -> None:
     problem = only_problem(agent={"image": "ghcr.io/example/agent:latest"})
     assert problem.path == "gpuheap:agent.image"
@@ -189,8 +118,8 @@ def test_what_must_be_set_is_asked_for_with_a_command_that_sets_it() -> None:
 
 
 def test_a_value_where_a_group_of_keys_belongs_is_refused() -> None:
-    problem = only_problem(gpuPool="Standard_NC24ads_A100_v4")
-    assert problem.path == "gpuheap:gpuPool"
+    problem = only_problem(cluster="gpuheap-prod")
+    assert problem.path == "gpuheap:cluster"
     assert problem.reason == "this is a group of keys, not a single value"
 
 

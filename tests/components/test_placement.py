@@ -75,6 +75,6 @@ def test_pods_and_all_that_makes_pods_are_looked_at_when_made_and_when_changed(d
 
 
 def test_a_pools_taint_is_the_one_that_pods_must_tolerate(dev: Recording) -> None:
-    (taint,) = dev["gpu-pool"].inputs["nodeTaints"]
+    (taint,) = dev["gpu-pool-gpu"].inputs["nodeTaints"]
     rules = dev["placement-nvidia"].inputs["spec"]["validations"]
     assert all(taint in rule["message"] for rule in rules)

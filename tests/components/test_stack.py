@@ -117,7 +117,7 @@ def test_settings_of_an_existing_cluster_are_left_alone(existing: Recording) -> 
 @pytest.mark.parametrize(
     "broken",
     [
-        {"gpuheap:gpuPool": {"vmSize": "Standard_D4s_v5"}},
+        {"gpuheap:gpuPools": [{"name": "gpu", "vmSize": "Standard_D4s_v5"}]},
         {"gpuheap:network": {"addressSpace": "10.40.0.0/40"}},
         {"gpuheap:unheardOf": "x"},
         {"gpuheap:privateLink": {"endpointName": "more-than-twenty-characters"}},

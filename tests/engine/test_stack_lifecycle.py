@@ -81,7 +81,7 @@ def test_refresh_finds_no_drift(engine: Engine) -> None:
 def test_a_changed_setting_is_the_only_change_of_the_preview(engine: Engine, config: Path) -> None:
     unchanged = config.read_text()
     changed = yaml.safe_load(unchanged)
-    changed["config"]["gpuheap:gpuPool"]["count"] += 1
+    changed["config"]["gpuheap:gpuPools"][0]["count"] += 1
     config.write_text(yaml.safe_dump(changed))
     try:
         steps = [step for step in engine.preview()["steps"] if step["op"] != "same"]
