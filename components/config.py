@@ -17,6 +17,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 from .config_problems import ConfigError, Path, Problem, problem_of, problems_of, unknown_key
 from .settings import combinations
 from .settings.agent import AgentBuild, AgentImage
+from .settings.alerts import Alerts
 from .settings.base import RESOURCE_GROUP_NAME, Part
 from .settings.cluster import ExistingCluster, NewCluster
 from .settings.grafana import ExistingGrafana, NewGrafana
@@ -75,6 +76,7 @@ class StackConfig(Part):
         _variant("build", "build", "image"),
     ] = Field(description="`image` or `build`", examples=[{"build": {"registry": "example.azurecr.io"}}])
     placement: Placement = Placement()
+    alerts: Alerts = Field(default=Alerts(), description="whom alerts tell, and from where on")
     tags: dict[str, str] = Field(
         default={}, max_length=50, description="up to 50 tags for every Azure resource"
     )

@@ -12,7 +12,7 @@ from typing import Final
 import pytest
 
 from localcloud.cloud import LocalCloud
-from localcloud.toolchain import NotSetUp, resolve
+from localcloud.toolchain import NotSetUp, programs, resolve
 from tests.kernels import archive
 from tests.torch import installation
 
@@ -84,6 +84,11 @@ def _lacks_tools() -> str | None:
     return None
 
 
+def _lacks_rule_engine() -> str | None:
+    engine = programs.rule_engine()
+    return None if engine.path.exists() else f"missing: {engine.title}. Run `make setup`, which builds it"
+
+
 @cache
 def _lacks_gpu() -> str | None:
     if not Path("/dev/nvidiactl").exists():
@@ -113,4 +118,5 @@ NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "gpu": _lacks_gpu,
     "kernels": archive.lacks,
     "torch": installation.lacks,
+    "rules": _lacks_rule_engine,
 }

@@ -4,6 +4,7 @@
 One file a part of the stack, one function a component. No decisions but those between new and existing.
 """
 
+from .alerts import stack_alerts
 from .cluster import cluster
 from .gpu import gpu_pools
 from .grafana import grafana, grafana_content
@@ -28,4 +29,5 @@ __all__ = [
     "profiler_agent",
     "pyroscope",
     "pyroscope_url",
+    "stack_alerts",
 ]

@@ -4,10 +4,18 @@
 from collections.abc import Mapping
 from typing import Final
 
-from localcloud.azure import types_basic, types_cluster, types_grafana, types_monitor, types_network
+from localcloud.azure import (
+    types_alerts,
+    types_basic,
+    types_cluster,
+    types_grafana,
+    types_monitor,
+    types_network,
+)
 from localcloud.azure.knowledge import Knowledge
 
 KNOWN: Final[Mapping[str, Knowledge]] = {
+    **types_alerts.KNOWN,
     **types_basic.KNOWN,
     **types_network.KNOWN,
     **types_cluster.KNOWN,

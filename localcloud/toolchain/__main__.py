@@ -7,7 +7,7 @@ import shutil
 import sys
 import time
 
-from localcloud.toolchain import cache, go_build, packages, python_environment, web
+from localcloud.toolchain import cache, go_build, packages, programs, python_environment, web
 from localcloud.toolchain.errors import SetupFailed, ToolchainError
 from localcloud.toolchain.tools import needed, own_pulumi, resolve
 
@@ -41,7 +41,7 @@ def setup() -> None:
         missing = packages.provide()
         installed = python_environment.dependencies()
         assets = web.assets(installed / "bin" / "python")
-        go_build.build(needed(own_pulumi()))
+        go_build.build([*needed(own_pulumi()), programs.rule_engine()])
     python_environment.checkout_environment(installed)
     web.copy_assets(assets)
     print(*packages.report(missing), f"set up in {time.monotonic() - started:.1f} s", sep="\n")

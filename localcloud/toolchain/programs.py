@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The three executables that set-up builds with Go where the machine has none: what they are made of."""
+"""The executables that set-up builds with Go where the machine has none: what they are made of."""
 
 import json
 import shutil
@@ -90,6 +90,19 @@ def control_plane() -> Program:
         executable="kube",
         version=version,
         variables=tuple((f"k8s.io/component-base/version.{name}", value) for name, value in values.items()),
+    )
+
+
+def rule_engine() -> Program:
+    """For the tests of the alert rules; the local cloud does without."""
+    version = module_version(MODULES / "rule-engine", "github.com/prometheus/prometheus")
+    return Program(
+        title=f"Prometheus' rule engine {version}",
+        module="rule-engine",
+        package=".",
+        executable="rule-engine",
+        version=version,
+        variables=(),
     )
 
 

@@ -60,6 +60,7 @@ def test_outputs_hold_what_people_and_verify_ask_for(dev: Recording) -> None:
     assert set(dev.outputs) == {
         "agentDaemonSet",
         "agentImage",
+        "alertRuleGroupId",
         "clusterName",
         "dashboardUrl",
         "grafanaUrl",
