@@ -10,6 +10,9 @@ CLANG ?= clang
 LLVM_STRIP ?= llvm-strip
 # More arguments for pytest: make test PYTEST='-k approval -x'
 PYTEST ?=
+# The stack that `make verify` looks at.
+STACK ?= dev
+OPTIONS ?=
 # How many tests run side by side. Those that trace do not: each sees the whole machine.
 LANES ?= 2
 
@@ -19,7 +22,7 @@ BPF_OBJECT := agent/gpuheap/tracer/gpuheap.bpf.o
 BPF_ARCHITECTURE := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
 C_FILES = $(shell find bench bpf tests -name '*.[ch]')
 
-.PHONY: help setup bpf demo up down check test test-torch bench format clean
+.PHONY: help setup bpf demo verify up down check test test-torch bench format clean
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -41,6 +44,9 @@ $(BPF_OBJECT): $(wildcard bpf/*) Makefile
 
 demo: setup ## the whole stack on a local cloud, and a flame graph of a real process's GPU memory
 	@$(VENV)/python -m localcloud.demo
+
+verify: setup ## make verify STACK=prod: is the deployed stack as it should be? (OPTIONS=--json for programs)
+	@$(VENV)/python -m verify --stack $(STACK) $(OPTIONS)
 
 up: setup ## start the local cloud and keep it
 	@$(VENV)/python -m localcloud up

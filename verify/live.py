@@ -2,8 +2,14 @@
 """Reads the state of a live stack: its outputs through the engine, the rest over HTTPS as whoever runs it."""
 
 import json
+import os
+import shutil
 import subprocess
-from typing import Any
+import tempfile
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Final
 
 import httpx
 import yaml
@@ -13,65 +19,79 @@ from lightkube import Client, KubeConfig
 
 from components.azure.credentials import GRAFANA_SCOPE, arm_endpoint, arm_scope, credential
 
-from .model import CheckFailed, Live
+from .model import CheckFailed, Live, NothingToCheck
 
-TIMEOUT_SECONDS = 30
+TIMEOUT_SECONDS: Final = 30
 
 
 class OutputsUnavailable(Exception):
     """The stack's outputs cannot be read; the text is the engine's."""
 
 
-def live(stack: str, directory: str = ".") -> Live:
+@contextmanager
+def live(stack: str, directory: str = ".") -> Iterator[Live]:
     """The stack as it is now. Raises OutputsUnavailable when the engine knows no such stack or has no outputs."""
     outputs = stack_outputs(stack, directory)
     identity = credential()
-    arm = _Reader(arm_endpoint(), identity, arm_scope())
-    grafana = _Reader(outputs.get("grafanaUrl", ""), identity, GRAFANA_SCOPE)
-    kubeconfig = yaml.safe_load(outputs.get("kubeconfig", "{}"))
-    return Live(
-        outputs=outputs,
-        kubernetes=Client(KubeConfig.from_dict(kubeconfig).get()),
-        arm=_Arm(arm),
-        grafana=_Grafana(grafana),
-    )
+    kubeconfig: dict[str, Any] = yaml.safe_load(outputs.get("kubeconfig", "{}"))
+    with tempfile.TemporaryDirectory(prefix="gpuheap-verify-") as folder:
+        yield Live(
+            outputs=outputs,
+            kubernetes=Client(KubeConfig.from_dict(kubeconfig).get()),
+            pods=_Kubectl(kubeconfig, Path(folder)),
+            arm=_Arm(_Reader(arm_endpoint(), identity, arm_scope())),
+            grafana=_Grafana(_Reader(outputs.get("grafanaUrl", ""), identity, GRAFANA_SCOPE)),
+        )
 
 
-def stack_outputs(stack: str, directory: str = ".") -> dict[str, str]:
+def stack_outputs(stack: str, directory: str = ".") -> dict[str, Any]:
     """All outputs, secrets in clear: they stay in this process."""
     command = ["pulumi", "stack", "output", "--json", "--show-secrets", "--stack", stack]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutputsUnavailable(done.stderr.strip())
-    outputs: dict[str, str] = json.loads(done.stdout)
+    outputs: dict[str, Any] = json.loads(done.stdout)
     if not outputs:
         raise OutputsUnavailable(f"stack {stack} has no outputs; run `pulumi up --stack {stack}` first")
     return outputs
 
 
 class _Reader:
-    """GET with a bearer token."""
+    """Requests with a bearer token."""
 
     def __init__(self, base_url: str, identity: TokenCredential, scope: str) -> None:
         self._base_url, self._identity, self._scope = base_url.rstrip("/"), identity, scope
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
+        body: dict[str, Any] = self._send("GET", path, params=query).json()
+        return body
+
+    def post(self, path: str, body: Mapping[str, Any]) -> dict[str, Any]:
+        answer: dict[str, Any] = self._send("POST", path, json=body).json()
+        return answer
+
+    def open(self, url: str) -> None:
+        if not url.startswith(f"{self._base_url}/"):  # the token is for this server alone
+            raise CheckFailed(f"{url} is no page of {self._base_url}")
+        self._send("GET", url.removeprefix(self._base_url))
+
+    def _send(self, method: str, path: str, **content: Any) -> httpx.Response:
         try:
             token = self._identity.get_token(self._scope).token
-            answer = httpx.get(
+            answer = httpx.request(
+                method,
                 self._base_url + path,
-                params=query,
                 headers={"Authorization": f"Bearer {token}"},
                 timeout=TIMEOUT_SECONDS,
+                **content,
             )
         except ClientAuthenticationError as error:
             raise CheckFailed(f"no token for {self._scope}: {error.message}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CheckFailed(f"{self._base_url} cannot be reached: {error}") from error
         if answer.status_code != httpx.codes.OK:
-            raise CheckFailed(f"GET {path} answered {answer.status_code}: {answer.text[:200]}")
-        body: dict[str, Any] = answer.json()
-        return body
+            raise CheckFailed(f"{method} {path} answered {answer.status_code}: {answer.text[:200]}")
+        return answer
 
 
 class _Arm:
@@ -88,3 +108,41 @@ class _Grafana:
 
     def get(self, path: str) -> dict[str, Any]:
         return self._reader.get(f"/api/{path}")
+
+    def query(self, body: Mapping[str, Any]) -> dict[str, Any]:
+        return self._reader.post("/api/ds/query", body)
+
+    def page(self, url: str) -> None:
+        self._reader.open(url)
+
+
+class _Kubectl:
+    """`kubectl exec`: commands in pods need a protocol of which the Kubernetes client here knows nothing."""
+
+    def __init__(self, kubeconfig: Mapping[str, Any], folder: Path) -> None:
+        self._kubeconfig, self._file = kubeconfig, folder / "kubeconfig"
+
+    def run(self, namespace: str, pod: str, container: str, command: Sequence[str]) -> str:
+        kubectl = shutil.which("kubectl")
+        if kubectl is None:
+            raise NothingToCheck("kubectl is not on PATH, and commands in pods are run by it")
+        if not self._file.exists():
+            # For its owner alone, and gone with the folder: it is the cluster's credential.
+            with os.fdopen(os.open(self._file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600), "w") as file:
+                yaml.safe_dump(self._kubeconfig, file)
+        line = [kubectl, "exec", "-n", namespace, pod, "-c", container, "--", *command]
+        try:
+            done = subprocess.run(
+                line,
+                env={**os.environ, "KUBECONFIG": str(self._file)},
+                capture_output=True,
+                text=True,
+                timeout=TIMEOUT_SECONDS,
+                check=False,
+            )
+        except subprocess.TimeoutExpired:
+            raise CheckFailed(f"{command[0]} in pod {pod} did not end within {TIMEOUT_SECONDS} s") from None
+        if done.returncode:
+            told = (done.stderr or done.stdout).strip()
+            raise CheckFailed(f"{command[0]} in pod {pod} ended with {done.returncode}: {told[:300]}")
+        return done.stdout

@@ -2,13 +2,20 @@
 """Results for people (a table, with the remedy below each failure) and for programs (JSON)."""
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from typing import Final
 
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from .model import Result
+from .model import Outcome, Result
+
+_MARKS: Final[Mapping[Outcome, tuple[str, str]]] = {
+    Outcome.PASSED: ("pass", "green"),
+    Outcome.FAILED: ("FAIL", "bold red"),
+    Outcome.SKIPPED: ("skip", "yellow"),
+}
 
 
 def print_table(console: Console, results: Sequence[Result]) -> None:
@@ -16,23 +23,22 @@ def print_table(console: Console, results: Sequence[Result]) -> None:
     for column in ("", "step", "check", "seen"):
         table.add_column(column, no_wrap=column == "step")
     for result in results:
-        mark = Text("pass", "green") if result.passed else Text("FAIL", "bold red")
         seen = Text(result.seen)
-        if not result.passed:
+        if result.outcome is Outcome.FAILED:
             seen.append(f"\n→ {result.check.remedy}", "yellow")
-        table.add_row(mark, result.check.step, result.check.title, seen)
+        table.add_row(Text(*_MARKS[result.outcome]), result.check.step, result.check.title, seen)
     console.print(table)
 
 
 def to_json(results: Sequence[Result]) -> str:
-    """`[{step, check, passed, seen, remedy}]`; `remedy` is null for a check that passed."""
+    """`[{step, check, outcome, seen, remedy}]`; `remedy` is null but for a check that failed."""
     rows = [
         {
             "step": result.check.step,
             "check": result.check.title,
-            "passed": result.passed,
+            "outcome": result.outcome.value,
             "seen": result.seen,
-            "remedy": None if result.passed else result.check.remedy,
+            "remedy": result.check.remedy if result.outcome is Outcome.FAILED else None,
         }
         for result in results
     ]

@@ -5,16 +5,21 @@ https://grafana.com/docs/grafana/v11.6/developers/http_api/. Who may do what fol
 Managed Grafana.
 """
 
+import html
 from collections.abc import Awaitable, Callable
 from typing import Final
 
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
-from starlette.responses import JSONResponse, Response
+from starlette.responses import HTMLResponse, JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
 from localcloud.azure.errors import AzureError
 from localcloud.azure.grafana_content import (
+    ACTOR,
+    DASHBOARDS,
+    FOLDERS,
+    SOURCES,
     Refused,
     base_path,
     check_complete,
@@ -27,7 +32,9 @@ from localcloud.azure.grafana_content import (
     source_answer,
     source_as_shown,
 )
+from localcloud.azure.grafana_folders import Folders
 from localcloud.azure.grafana_health import data_source_health
+from localcloud.azure.grafana_queries import results
 from localcloud.azure.identity import Tokens
 from localcloud.azure.knowledge import guid
 from localcloud.azure.records import GrafanaObject, Json, Resource
@@ -35,7 +42,6 @@ from localcloud.azure.store import Store
 from localcloud.azure.types_basic import ROLE_ASSIGNMENT
 from localcloud.azure.types_grafana import WORKSPACE
 
-ACTOR: Final = "grafana"
 AUDIENCES: Final = frozenset({"ce34e7e5-485f-4d76-964f-b3d2b16d1e4f"})
 """The application "Azure Managed Grafana": https://learn.microsoft.com/azure/managed-grafana/how-to-api-calls"""
 
@@ -46,8 +52,6 @@ VIEWER: Final = "60921a7e-fef1-4a43-9b16-a26c52ad4769"
 ADMINS: Final = frozenset({ADMIN})
 EDITORS: Final = ADMINS | {EDITOR}
 READERS: Final = EDITORS | {VIEWER}
-
-SOURCES, DASHBOARDS, FOLDERS = "datasources", "dashboards", "folders"
 
 Handler = Callable[[Resource, Request, Json], Response]
 
@@ -60,6 +64,7 @@ class GrafanaApi:
 
     @property
     def routes(self) -> list[BaseRoute]:
+        folders = Folders(self._store)
         return [
             Route("/{workspace}/api/health", self._handler(self._health, None)),
             self._route("GET", "/datasources", self._sources, ADMINS),
@@ -71,10 +76,15 @@ class GrafanaApi:
             self._route("POST", "/dashboards/db", self._save_dashboard, EDITORS),
             self._route("GET", "/dashboards/uid/{uid}", self._dashboard, READERS),
             self._route("DELETE", "/dashboards/uid/{uid}", self._remove_dashboard, EDITORS),
-            self._route("GET", "/folders", self._folders, READERS),
-            self._route("POST", "/folders", self._add_folder, EDITORS),
-            self._route("GET", "/folders/{uid}", self._folder, READERS),
-            self._route("DELETE", "/folders/{uid}", self._remove_folder, EDITORS),
+            self._route("GET", "/folders", folders.all, READERS),
+            self._route("POST", "/folders", folders.add, EDITORS),
+            self._route("GET", "/folders/{uid}", folders.one, READERS),
+            self._route("PUT", "/folders/{uid}", folders.change, EDITORS),
+            self._route("DELETE", "/folders/{uid}", folders.remove, EDITORS),
+            self._route("GET", "/folders/{uid}/permissions", folders.permissions, ADMINS),
+            self._route("POST", "/folders/{uid}/permissions", folders.set_permissions, ADMINS),
+            self._route("POST", "/ds/query", self._query, READERS),
+            Route("/{workspace}/d/{uid}", self._handler(self._page, READERS)),
         ]
 
     def _route(self, method: str, path: str, handler: Handler, roles: frozenset[str]) -> BaseRoute:
@@ -132,6 +142,18 @@ class GrafanaApi:
     def _health(self, workspace: Resource, request: Request, body: Json) -> Response:
         version = workspace.outputs.get("properties", {}).get("grafanaVersion", "")
         return JSONResponse({"commit": "local", "database": "ok", "version": version})
+
+    # Queries and pages
+
+    def _query(self, workspace: Resource, request: Request, body: Json) -> Response:
+        """As dashboards ask: each query of the body on its own data source."""
+        return JSONResponse({"results": results(body, workspace, self._store)})
+
+    def _page(self, workspace: Resource, request: Request, body: Json) -> Response:
+        """The page of a dashboard: that there is one, not what it draws."""
+        found = self._known(workspace, DASHBOARDS, request, "Dashboard not found")
+        title = html.escape(found.body["dashboard"]["title"])
+        return HTMLResponse(f"<!doctype html><title>{title} - Grafana</title>")
 
     # Data sources
 
@@ -251,40 +273,6 @@ class GrafanaApi:
         self._store.delete_grafana_object(old, actor=ACTOR)
         title = old.body["dashboard"]["title"]
         return JSONResponse({"message": f"Dashboard {title} deleted", "title": title, "uid": old.uid})
-
-    # Folders
-
-    def _folders(self, workspace: Resource, request: Request, body: Json) -> Response:
-        return JSONResponse([one.body for one in self._store.grafana_objects(workspace.id, FOLDERS)])
-
-    def _folder(self, workspace: Resource, request: Request, body: Json) -> Response:
-        return JSONResponse(self._known(workspace, FOLDERS, request, "folder not found").body)
-
-    def _add_folder(self, workspace: Resource, request: Request, body: Json) -> Response:
-        if not body.get("title"):
-            raise Refused(400, "folder title cannot be empty")
-        uid = checked_uid(body.get("uid") or made_up_uid())
-        there = self._store.grafana_objects(workspace.id, FOLDERS)
-        if any(one.uid == uid for one in there):
-            raise Refused(412, "the folder has been changed by someone else", status="version-mismatch")
-        folder = {
-            "uid": uid,
-            "title": body["title"],
-            "id": next_number(one.body["id"] for one in there),
-            "version": 1,
-            "url": f"{base_path(workspace)}/dashboards/f/{uid}/{slug_of(body['title'])}",
-        }
-        self._save(workspace, FOLDERS, uid, folder)
-        return JSONResponse(folder)
-
-    def _remove_folder(self, workspace: Resource, request: Request, body: Json) -> Response:
-        """A folder goes with its dashboards."""
-        old = self._known(workspace, FOLDERS, request, "folder not found")
-        for one in self._store.grafana_objects(workspace.id, DASHBOARDS):
-            if one.body["meta"]["folderUid"] == old.uid:
-                self._store.delete_grafana_object(one, actor=ACTOR)
-        self._store.delete_grafana_object(old, actor=ACTOR)
-        return JSONResponse({"id": old.body["id"], "message": "Folder deleted", "title": old.body["title"]})
 
     def _known(self, workspace: Resource, kind: str, request: Request, otherwise: str) -> GrafanaObject:
         found = self._store.grafana_object(workspace.id, kind, request.path_params["uid"])

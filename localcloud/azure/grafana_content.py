@@ -10,6 +10,9 @@ from typing import Final
 from localcloud.azure.records import Json, Resource
 
 UID_CHARACTERS: Final = 40
+ACTOR: Final = "grafana"
+"""Who changed something, in the store's events."""
+SOURCES, DASHBOARDS, FOLDERS, PERMISSIONS = "datasources", "dashboards", "folders", "folder-permissions"
 
 
 class Refused(Exception):
