@@ -240,7 +240,8 @@ class Store:
         """The paths whose requests have hung, by rules that count for each path."""
         with self._transaction() as db:
             rows = db.execute(
-                "SELECT fault_use.path FROM fault_use JOIN fault ON fault = number WHERE status = ?", [UNANSWERED]
+                "SELECT fault_use.path FROM fault_use JOIN fault ON fault = number WHERE status = ?",
+                [UNANSWERED],
             ).fetchall()
         return {str(row[0]) for row in rows}
 
