@@ -12,6 +12,7 @@ from gpuheap import contract
 from gpuheap.node import settings as names
 from gpuheap.node.log import set_up
 from gpuheap.node.settings import AgentSettings
+from gpuheap.stacks.display import Detail
 
 
 def command(
@@ -43,6 +44,14 @@ def command(
             "What is beyond is kept by the agent: slower, and just as exact.",
         ),
     ] = names.DEFAULT_LIVE_ALLOCATIONS,
+    frames: Annotated[
+        Detail,
+        typer.Option(
+            envvar=names.FRAMES,
+            help="Which frames are pushed: all; plain, without the interpreter's own; folded, in which PyTorch's "
+            "and CUDA's are one frame each time.",
+        ),
+    ] = Detail.PLAIN,
 ) -> None:
     """Trace every process on this machine; push profiles to Pyroscope and serve Prometheus metrics.
 
@@ -57,6 +66,7 @@ def command(
         node=socket.gethostname() if node is None else node,
         cluster=cluster,
         live_allocations=live_allocations,
+        frames=frames,
     )
     set_up()
     stop = threading.Event()

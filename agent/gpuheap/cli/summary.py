@@ -16,6 +16,7 @@ from gpuheap.heap.samples import of_recording
 from gpuheap.heap.totals import Group, by_process, total
 from gpuheap.heap.words import kind_rank, kind_text, memory_text, process_text
 from gpuheap.node.recording import End, Recording
+from gpuheap.stacks.display import Detail, shown
 
 TOP_FUNCTIONS: Final = 12
 TOP_PROCESSES: Final = 8
@@ -65,7 +66,10 @@ def _show_process(recording: Recording, process: Process, groups: Mapping[Group,
         for site, one in recording.reading.totals.items()
         if site.process == process and site.kind is kind
     }
-    rows = by_function((site.stack, values) for site, values in of_recording(sites).items())
+    # What asks for memory in the end is always CUDA or a framework: the table has who called these.
+    rows = by_function(
+        (shown(site.stack, Detail.FOLDED), values) for site, values in of_recording(sites).items()
+    )
     terminal = console()
     terminal.print(printable(""))
     terminal.print(function_table(heaviest(rows, measure, TOP_FUNCTIONS), measure, held or allocated))

@@ -8,6 +8,7 @@ from gpuheap.heap.functions import NO_STACK, by_function, heaviest
 from gpuheap.heap.model import UNKNOWN_DEVICE, Holding, MemoryKind, OutOfMemory, Site
 from gpuheap.heap.quantities import bytes_text
 from gpuheap.heap.words import function_text, kind_text, on_device, place_text, process_text
+from gpuheap.stacks.display import Detail, shown
 
 SHOWN: Final = 3
 """A framework that frees its cache and tries again fails many times in a row; the last failures tell the story."""
@@ -27,7 +28,7 @@ def _note(failure: OutOfMemory) -> str:
     site = failure.site
     kind = competing_kind(site.kind)
     what = "" if site.kind is MemoryKind.DEVICE else f" of {kind_text(site.kind)}"
-    leaf = site.stack[-1] if site.stack else NO_STACK
+    leaf = (shown(site.stack, Detail.FOLDED) or (NO_STACK,))[-1]
     return (
         f"{process_text(site.process)}: out of memory{on_device(site.device.text)}: "
         f"asked for {bytes_text(failure.asked_bytes)}{what} in {place_text(leaf)}; {_held(failure, kind)}"
@@ -60,5 +61,6 @@ def _held(failure: OutOfMemory, kind: MemoryKind) -> str:
 
 def _most(held: Mapping[Site, Holding]) -> str:
     """The function that held most by itself, with its heaviest line."""
-    (row,) = heaviest(by_function((site.stack, (holding.bytes,)) for site, holding in held.items()), 0, 1)
+    stacks = ((shown(site.stack, Detail.FOLDED), (holding.bytes,)) for site, holding in held.items())
+    (row,) = heaviest(by_function(stacks), 0, 1)
     return f"{function_text(row.function, row.file, row.heaviest_line(0))} {bytes_text(row.own[0])}"

@@ -17,6 +17,7 @@ from gpuheap.profile.build import build
 from gpuheap.profile.encode import encode_gzip
 from gpuheap.profile.model import PUSH_SAMPLE_LABELS
 from gpuheap.profile.split import split
+from gpuheap.stacks.display import Detail
 
 Labels = tuple[tuple[str, str], ...]
 
@@ -38,6 +39,7 @@ def pushes(
     duration_ns: int,
     notes: Iterable[str] = (),
     joined_late: frozenset[Process] = frozenset(),
+    detail: Detail = Detail.PLAIN,
 ) -> list[Push]:
     """The profiles of all processes; where all values are zero there is none, as the server would not store it.
 
@@ -56,6 +58,7 @@ def pushes(
             time_unix_ns=time_unix_ns,
             duration_ns=duration_ns,
             notes=(*late_notes(late), *kind_notes(group), *notes),
+            detail=detail,
         )
         for number, part in enumerate(split(whole), start=1):
             # Pyroscope 1.x keeps one profile for each series and time: further parts are series of their own.

@@ -86,6 +86,7 @@ class Service:
             duration_ns=max(0, time_unix_ns - self._earlier_ns),
             notes=loss_notes(reading.losses),
             joined_late=reading.joined_late,
+            detail=self._settings.frames,
         )
         if self._sink is not None:
             self._sink.submit(profiles)

@@ -5,12 +5,15 @@ from dataclasses import dataclass
 from typing import Final, Self
 from urllib.parse import urlsplit
 
+from gpuheap.stacks.display import Detail
+
 PYROSCOPE_URL: Final = "GPUHEAP_PYROSCOPE_URL"
 INTERVAL: Final = "GPUHEAP_INTERVAL_SECONDS"
 METRICS_ADDRESS: Final = "GPUHEAP_METRICS_ADDRESS"
 NODE: Final = "GPUHEAP_NODE"
 CLUSTER: Final = "GPUHEAP_CLUSTER"
 LIVE_ALLOCATIONS: Final = "GPUHEAP_LIVE_ALLOCATIONS"
+FRAMES: Final = "GPUHEAP_FRAMES"
 
 MAX_INTERVAL_SECONDS: Final = 3600
 DEFAULT_LIVE_ALLOCATIONS: Final = 1 << 20
@@ -26,6 +29,7 @@ class AgentSettings:
     """`pyroscope_url` is None when profiles are not pushed. `cluster` may be empty.
 
     `live_allocations` is the size of the kernel's table of allocations in use, about 150 bytes each when in use.
+    `frames` says which frames of a stack are pushed.
     """
 
     pyroscope_url: str | None
@@ -35,6 +39,7 @@ class AgentSettings:
     node: str
     cluster: str
     live_allocations: int = DEFAULT_LIVE_ALLOCATIONS
+    frames: Detail = Detail.PLAIN
 
     @classmethod
     def checked(
@@ -46,6 +51,7 @@ class AgentSettings:
         node: str,
         cluster: str,
         live_allocations: int = DEFAULT_LIVE_ALLOCATIONS,
+        frames: Detail = Detail.PLAIN,
     ) -> Self:
         """Raises `SettingsError`."""
         if not 1 <= interval_seconds <= MAX_INTERVAL_SECONDS:
@@ -69,6 +75,7 @@ class AgentSettings:
             node=node,
             cluster=cluster,
             live_allocations=live_allocations,
+            frames=frames,
         )
 
 

@@ -13,6 +13,7 @@ from gpuheap.heap.functions import NO_STACK
 from gpuheap.heap.model import Frame, Site
 from gpuheap.heap.samples import SiteValues
 from gpuheap.profile.model import CALL, DEVICE, GPU, KIND, PID, PROCESS, THREAD, Profile, Sample
+from gpuheap.stacks.display import Detail, shown
 
 UNNAMED: Final = "<unnamed>"
 
@@ -34,14 +35,15 @@ def build(
     time_unix_ns: int,
     duration_ns: int,
     notes: Iterable[str] = (),
+    detail: Detail = Detail.ALL,
 ) -> Profile:
     """Sites that differ in nothing that is shown (stack and the labels named) become one sample.
 
-    `label_names` are of `model.FILE_LABELS`; another name raises KeyError.
+    `label_names` are of `model.FILE_LABELS`; another name raises KeyError. `detail` says which frames stacks keep.
     """
     merged: dict[tuple[tuple[Frame, ...], tuple[tuple[str, str], ...]], tuple[int, ...]] = {}
     for site, values in site_values.items():
-        key = (_named(site.stack), _labels(site, label_names))
+        key = (_named(shown(site.stack, detail)), _labels(site, label_names))
         known = merged.get(key)
         merged[key] = tuple(map(add, known, values)) if known is not None else values
     samples = tuple(

@@ -2,16 +2,19 @@
 """What the page draws, as plain JSON values: trees of stacks and tables of functions, of each process's memory.
 
 Pure. Trees are flat lists in which a parent comes before its children: a stack may be deeper than JSON writers nest.
-Values of different memory kinds are never added up: `views` says what is.
+Values of different memory kinds are never added up: `views` says what is. There is a tree and a table for each way to
+show stacks that makes a difference to this profile.
 """
 
 from collections.abc import Iterable
+from dataclasses import replace
 from typing import Any, Final
 
 from gpuheap.heap.functions import NO_STACK, by_function
 from gpuheap.heap.model import Frame
 from gpuheap.profile.model import Profile, Sample
 from gpuheap.profile.views import Key, in_order, key_of, views
+from gpuheap.stacks.display import Detail, shown
 
 NO_PARENT: Final = -1
 
@@ -21,30 +24,55 @@ def page_data(profile: Profile) -> dict[str, Any]:
 
     A view names its process and memory, and has parts, [group, name], which are drawn side by side. A node is [parent,
     frame, line, value of each sample type]; a function is [frame, line, self values, total values], where line is the
-    heaviest one by the default sample type.
+    heaviest one by the default sample type. Of both there is a list for each of the `details`.
     """
     frames = _Frames()
     default = [entry.name for entry in profile.sample_types].index(profile.default_sample_type)
-    groups: dict[Key, list[Sample]] = {}
-    for sample in profile.samples:
-        groups.setdefault(key_of(sample), []).append(sample)
-    ordered = in_order({key: _totals(samples) for key, samples in groups.items()}, default)
-    shown = [
+    details = _details(profile)
+    groups: dict[Key, list[int]] = {}
+    for number, sample in enumerate(profile.samples):
+        groups.setdefault(key_of(sample), []).append(number)
+    totals = {key: _totals(profile.samples[number] for number in group) for key, group in groups.items()}
+    ordered = in_order(totals, default)
+    chosen = [
         {
             "process": view.process,
             "memory": view.memory,
             "parts": [[ordered.index(key), name] for key, name in view.parts.items()],
-            "functions": _functions((one for key in view.parts for one in groups[key]), frames, default),
+            "functions": [
+                _functions((samples[number] for key in view.parts for number in groups[key]), frames, default)
+                for samples in details.values()
+            ],
         }
         for view in views(ordered)
     ]
     return {
         "types": [{"name": entry.name, "unit": entry.unit} for entry in profile.sample_types],
         "defaultType": default,
-        "groups": [{"gpu": key.gpu, "nodes": _nodes(groups[key], frames)} for key in ordered],
-        "views": shown,
+        "details": list(details),
+        "groups": [
+            {
+                "gpu": key.gpu,
+                "nodes": [
+                    _nodes((samples[number] for number in groups[key]), frames)
+                    for samples in details.values()
+                ],
+            }
+            for key in ordered
+        ],
+        "views": chosen,
         "frames": frames.table,
     }
+
+
+def _details(profile: Profile) -> dict[str, list[Sample]]:
+    """The samples at each detail, what is shown first at first; one that shows what another does is left out."""
+    found: dict[str, list[Sample]] = {}
+    for detail in (Detail.PLAIN, Detail.FOLDED, Detail.ALL):
+        samples = [replace(sample, stack=shown(sample.stack, detail)) for sample in profile.samples]
+        if samples not in found.values():
+            found[detail.value] = samples
+    return found
 
 
 class _Frames:

@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a reader sees at the end of a recording; figures are counted by hand from the readings."""
 
+from dataclasses import replace
+
 import pytest
 
 from gpuheap.cli.summary import show
-from gpuheap.heap.model import HOST, MemoryKind, Process, Reading
+from gpuheap.heap.model import HOST, Frame, FrameKind, MemoryKind, Process, Reading
 from gpuheap.node.recording import End, Recording
 from tests.agent.heap.values import GPU_1, PYTHON, WORKER, reading, site, totals
 
@@ -32,6 +34,13 @@ def test_one_kind_on_one_gpu_is_a_line_and_a_table(capsys: pytest.CaptureFixture
     )
     assert table(lines) == [("700 B", "load"), ("0 B", "main")]
     assert len(lines) == 4, "with the table's heading, and nothing else"
+
+
+def test_the_table_has_who_called_the_libraries_that_ask(capsys: pytest.CaptureFixture[str]) -> None:
+    malloc = Frame(function="cudaMalloc", file="/srv/libcudart.so.13", kind=FrameKind.NATIVE)
+    load = site("main:1", "load:2")
+    lines = printed(reading({replace(load, stack=(*load.stack, malloc)): totals(1000, 300)}), capsys)
+    assert table(lines) == [("700 B", "load"), ("0 B", "main")]
 
 
 def test_device_memory_has_the_table_although_there_is_more_of_another_kind(

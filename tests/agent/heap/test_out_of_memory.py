@@ -2,8 +2,9 @@
 """Sentences on failures whose holdings are counted by hand."""
 
 from collections.abc import Mapping
+from dataclasses import replace
 
-from gpuheap.heap.model import HOST, UNKNOWN_DEVICE, Holding, MemoryKind, OutOfMemory, Site
+from gpuheap.heap.model import HOST, UNKNOWN_DEVICE, Frame, FrameKind, Holding, MemoryKind, OutOfMemory, Site
 from gpuheap.heap.out_of_memory import out_of_memory_notes
 from tests.agent.heap.values import GPU_1, MOMENT, site
 
@@ -32,6 +33,15 @@ def test_a_failure_says_who_asked_and_who_held_the_gpus_memory() -> None:
         "python (pid 4711): out of memory on GPU 0: asked for 2.00 GiB in load_weights (app.py:12); "
         "held 11.0 GiB then, most by build_cache (app.py:40) 7.50 GiB"
     )
+
+
+def test_a_failure_names_who_called_the_libraries_that_ask() -> None:
+    malloc = Frame(function="cudaMalloc", file="/srv/libcudart.so.13", kind=FrameKind.NATIVE)
+    below = {replace(one, stack=(*one.stack, malloc)): count for one, count in HELD.items()}
+    asking = site("main:3", "load_weights:12")
+    (note,) = out_of_memory_notes([failed(replace(asking, stack=(*asking.stack, malloc)), below)])
+    assert "in load_weights (app.py:12)" in note
+    assert "most by build_cache (app.py:40) 7.50 GiB" in note
 
 
 def test_managed_memory_competes_with_what_is_on_the_gpu() -> None:

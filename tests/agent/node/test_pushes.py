@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The rules of the push API are those measured on a real server: see the docstrings of the code."""
 
-from gpuheap.heap.model import HOST, Frame, MemoryKind, Process, Site
+from dataclasses import replace
+
+from gpuheap.heap.model import HOST, Frame, FrameKind, MemoryKind, Process, Site
 from gpuheap.node.pushes import Push, pushes
 from gpuheap.profile.decode import decode
 from gpuheap.profile.encode import encode
+from gpuheap.stacks.display import Detail
 from tests.agent.heap.values import GPU_1, MOMENT, PYTHON, WORKER, site
 
 
@@ -110,3 +113,16 @@ def test_a_large_profile_goes_in_parts_that_are_series_of_their_own() -> None:
     profiles = [decode(push.pprof, name="x") for push in parts]
     assert all(len(encode(profile)) < 2 * 1024 * 1024 for profile in profiles)
     assert sum(sample.values[3] for profile in profiles for sample in profile.samples) == 50_000
+
+
+def test_what_is_pushed_is_without_the_interpreter_unless_all_is_asked_for() -> None:
+    call = Frame(function="_PyObject_Call", file="/usr/bin/python3.12", kind=FrameKind.NATIVE)
+    one = replace(site("load"), stack=(call, *site("load").stack))
+    depths = {}
+    for detail in (Detail.PLAIN, Detail.ALL):
+        (push,) = pushes(
+            {one: (1, 10, 1, 10)}, node="n1", cluster="", time_unix_ns=MOMENT, duration_ns=1, detail=detail
+        )
+        (sample,) = decode(push.pprof, name="x").samples
+        depths[detail] = [frame.function for frame in sample.stack]
+    assert depths == {Detail.PLAIN: ["load"], Detail.ALL: ["_PyObject_Call", "load"]}

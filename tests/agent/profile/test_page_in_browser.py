@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from gpuheap.heap.model import Frame, Process, Site, Totals
+from gpuheap.heap.model import Frame, FrameKind, Process, Site, Totals
 from gpuheap.profile import html
 from gpuheap.profile.html import page
 from gpuheap.profile.model import Profile
 from tests.agent.heap.values import PYTHON, totals
 from tests.agent.profile.browser import COMMAND, Browser
-from tests.agent.profile.examples import at, example, of, several_kinds
+from tests.agent.profile.examples import MODULE, RESERVE, at, example, of, several_kinds
 from tests.agent.profile.test_page import HOSTILE
 
 pytestmark = [
@@ -84,6 +84,16 @@ def choices(browser: Browser, selector: str) -> list[str]:
 def table(browser: Browser) -> list[list[str]]:
     cells = "[...document.querySelectorAll('#rows tr')].map(r => [...r.cells].map(c => c.innerText))"
     return [list(row) for row in browser.value(cells)]
+
+
+def native(name: str, library: str) -> Frame:
+    return Frame(function=name, file=library, kind=FrameKind.NATIVE)
+
+
+def with_native_frames() -> Profile:
+    call = native("_PyObject_Call", "/usr/bin/python3.12")
+    empty = native("at::empty()", "/srv/torch/lib/libtorch_cpu.so")
+    return of({at(call, MODULE, RESERVE, empty): totals(10), at(call, MODULE): totals(30)})
 
 
 def test_the_page_opens_without_network_and_without_errors(show: Show) -> None:
@@ -281,7 +291,7 @@ def test_twenty_thousand_frames_are_drawn_searched_and_zoomed_within_seconds(sho
     began = time.monotonic()
     browser = show(profile)
     assert (
-        browser.value("JSON.parse(document.getElementById('data').textContent).groups[0].nodes.length")
+        browser.value("JSON.parse(document.getElementById('data').textContent).groups[0].nodes[0].length")
         > 20_000
     )
     assert browser.text("#narrow") == "Frames narrower than 2 pixels appear when you zoom in."
@@ -297,3 +307,23 @@ def test_twenty_thousand_frames_are_drawn_searched_and_zoomed_within_seconds(sho
     assert PYTHON.name in browser.text("#title")
     show(example())
     assert browser.value("document.querySelector('#narrow').hidden")
+
+
+def test_the_interpreter_is_left_out_until_the_reader_wants_it(show: Show) -> None:
+    browser = show(with_native_frames())
+    assert frames_drawn(browser) == {"python (pid 4711)", "<module>", "KVCache.reserve", "at::empty()"}
+    choose(browser, "#detail", "all")
+    assert "_PyObject_Call" in frames_drawn(browser)
+    assert ["40 B", "100.0 %", "_PyObject_Call"] in [row[2:5] for row in table(browser)]
+
+
+def test_internals_can_be_folded_into_who_called_them(show: Show) -> None:
+    browser = show(with_native_frames())
+    assert ["10 B", "25.0 %"] in [row[:2] for row in table(browser) if row[4] == "at::empty()"]
+    choose(browser, "#detail", "the program\\'s own")
+    assert frames_drawn(browser) == {"python (pid 4711)", "<module>", "KVCache.reserve"}
+    assert ["10 B", "25.0 %"] in [row[:2] for row in table(browser) if row[4] == "KVCache.reserve"]
+
+
+def test_there_is_no_choice_of_frames_where_all_are_the_programs_own(show: Show) -> None:
+    assert show(example()).value("document.getElementById('detail-label').hidden")

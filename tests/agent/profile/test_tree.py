@@ -3,18 +3,18 @@
 
 from typing import Any
 
-from gpuheap.heap.model import Frame
+from gpuheap.heap.model import Frame, FrameKind
 from gpuheap.profile.model import Profile
 from gpuheap.profile.tree import page_data
 from tests.agent.heap.values import totals
-from tests.agent.profile.examples import APPLY, INIT, MODULE, at, example, of, several_kinds
+from tests.agent.profile.examples import APPLY, INIT, MODULE, RESERVE, at, example, of, several_kinds
 
 IN_USE = 3
 
 
 def functions(data: dict[str, Any], process: str) -> dict[str, tuple[int, int]]:
     (found,) = [entry for entry in data["views"] if entry["process"] == process]
-    return {data["frames"][row[0]][0]: (row[2][IN_USE], row[3][IN_USE]) for row in found["functions"]}
+    return {data["frames"][row[0]][0]: (row[2][IN_USE], row[3][IN_USE]) for row in found["functions"][0]}
 
 
 def test_the_process_with_the_most_in_use_comes_first_and_all_together_last() -> None:
@@ -31,7 +31,7 @@ def test_a_single_process_needs_no_view_of_all() -> None:
 def test_values_of_two_memory_kinds_are_never_added_up() -> None:
     data = page_data(several_kinds())
     totals_of = {
-        (view["process"], view["memory"]): sum(row[2][IN_USE] for row in view["functions"])
+        (view["process"], view["memory"]): sum(row[2][IN_USE] for row in view["functions"][0])
         for view in data["views"]
     }
     assert totals_of == {
@@ -57,7 +57,7 @@ def test_the_parts_of_a_view_are_its_groups() -> None:
 
 def test_a_node_has_what_its_stacks_have() -> None:
     data = page_data(example())
-    nodes = data["groups"][0]["nodes"]
+    nodes = data["groups"][0]["nodes"][0]
     found = [(data["frames"][node[1]][0], node[2], node[0], node[3 + IN_USE]) for node in nodes]
     assert found == [
         ("<module>", 120, -1, 600),
@@ -80,8 +80,28 @@ def test_the_table_of_all_processes_adds_them_up() -> None:
 def test_two_lines_of_one_function_are_two_nodes() -> None:
     other = Frame(function=INIT.function, file=INIT.file, line=INIT.line + 1)
     nodes = page_data(of({at(MODULE, INIT, APPLY): totals(10), at(MODULE, other, APPLY): totals(20)}))
-    assert sorted(node[2] for node in nodes["groups"][0]["nodes"]) == [31, 32, 120, 804, 804]
+    assert sorted(node[2] for node in nodes["groups"][0]["nodes"][0]) == [31, 32, 120, 804, 804]
 
 
 def test_a_profile_without_samples_has_no_views() -> None:
     assert page_data(Profile(samples=(), time_unix_ns=1, duration_ns=1))["views"] == []
+
+
+def test_a_profile_without_plumbing_and_internals_is_shown_in_one_way() -> None:
+    assert page_data(example())["details"] == ["plain"]
+
+
+def test_frames_are_shown_without_the_interpreter_first_and_can_be_folded_or_all_be_had() -> None:
+    call = Frame(function="_PyObject_Call", file="/usr/bin/python3.12", kind=FrameKind.NATIVE)
+    empty = Frame(function="at::empty()", file="/srv/torch/lib/libtorch_cpu.so", kind=FrameKind.NATIVE)
+    data = page_data(of({at(call, MODULE, RESERVE, empty): totals(10)}))
+    names = [[data["frames"][node[1]][0] for node in nodes] for nodes in data["groups"][0]["nodes"]]
+    assert dict(zip(data["details"], names, strict=True)) == {
+        "plain": ["<module>", "KVCache.reserve", "at::empty()"],
+        "folded": ["<module>", "KVCache.reserve"],
+        "all": ["_PyObject_Call", "<module>", "KVCache.reserve", "at::empty()"],
+    }
+    tables = [
+        {data["frames"][row[0]][0]: row[2][IN_USE] for row in rows} for rows in data["views"][0]["functions"]
+    ]
+    assert tables[1] == {"<module>": 0, "KVCache.reserve": 10}

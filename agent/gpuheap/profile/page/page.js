@@ -10,6 +10,7 @@
     alloc_space: ["Allocated", "allocated"], alloc_objects: ["Allocated, objects", "allocated"],
   };
   const TYPE_ORDER = ["inuse_space", "inuse_objects", "alloc_space", "alloc_objects"];
+  const DETAILS = { plain: "without the interpreter", folded: "the program's own", all: "all" };
   const FIRST_ROWS = 25;
   // Thousands of frames of a pixel take the browser seconds to draw; they can be seen by zooming in.
   const MANY_FRAMES = 5000;
@@ -17,7 +18,7 @@
   const CALM = window.matchMedia("(prefers-reduced-motion: reduce)").matches;
   const DARK = window.matchMedia("(prefers-color-scheme: dark)");
 
-  const state = { type: data.defaultType, view: 0, sort: "own", allRows: false, term: "" };
+  const state = { type: data.defaultType, view: 0, detail: 0, sort: "own", allRows: false, term: "" };
   let chart = null;
   let root = null; // the hierarchy of the chart that is shown
   let zoomed = null;
@@ -64,7 +65,7 @@
   }
   function groupTree(group, label, type) {
     const nodes = [], tops = [];
-    for (const [parent, frame, line, ...values] of group.nodes) {
+    for (const [parent, frame, line, ...values] of group.nodes[state.detail]) {
       const [name, file, kind] = data.frames[frame];
       const node = { name, file, line, kind, value: values[type], own: values[type], children: [] };
       nodes.push(node);
@@ -113,7 +114,7 @@
     root = zoomed = cursor = chart = null;
     header(top.value);
     table();
-    const many = d3.sum(data.views[state.view]?.parts || [], ([number]) => data.groups[number].nodes.length) > MANY_FRAMES;
+    const many = d3.sum(data.views[state.view]?.parts || [], ([number]) => data.groups[number].nodes[state.detail].length) > MANY_FRAMES;
     byId("narrow").hidden = !many || top.value === 0;
     byId("narrow").textContent = `Frames narrower than ${MIN_PIXELS_OF_MANY} pixels appear when you zoom in.`;
     byId("empty").hidden = top.value > 0;
@@ -253,7 +254,7 @@
       head.append(button);
       return [head, element("th", "%", "number")];
     }), element("th", "Function"), element("th", "File and heaviest line"));
-    const rows = (view ? view.functions : [])
+    const rows = (view ? view.functions[state.detail] : [])
       .map(([frame, line, own, sum]) => ({ name: data.frames[frame][0], file: data.frames[frame][1], line, own: own[type], total: sum[type] }))
       .filter((row) => row.total > 0 && (!state.term || matches({ ...row, kind: "" }, state.term)))
       .sort((a, b) => b[state.sort] - a[state.sort] || b.total - a.total || d3.ascending(a.name, b.name));
@@ -263,7 +264,7 @@
     byId("more").textContent = `Show all ${rows.length.toLocaleString("en")} functions`;
   }
   function viewTotal(view, type) {
-    return d3.sum(view ? view.parts : [], ([number]) => d3.sum(data.groups[number].nodes, (node) => node[0] < 0 ? node[3 + type] : 0));
+    return d3.sum(view ? view.parts : [], ([number]) => d3.sum(data.groups[number].nodes[state.detail], (node) => node[0] < 0 ? node[3 + type] : 0));
   }
   function tableRow(row, total) {
     const line = element("tr");
@@ -355,11 +356,18 @@
     if (data.views.length) memoryChoice();
   }
 
+  function detailChoice() {
+    byId("detail-label").hidden = data.details.length < 2;
+    byId("detail").replaceChildren(...data.details.map((name, number) => new Option(DETAILS[name], String(number))));
+    byId("detail").addEventListener("change", (event) => { state.detail = Number(event.target.value); draw(); });
+  }
+
   origin();
   notes();
   legend();
   typeChoice();
   viewChoice();
+  detailChoice();
   byId("search").addEventListener("input", search);
   byId("reset").addEventListener("click", resetZoom);
   byId("more").addEventListener("click", () => { state.allRows = true; table(); });
