@@ -1,9 +1,11 @@
-// Command kube is a Kubernetes control plane in one executable: kube COMPONENT [ARG]...
+// Command kube is a Kubernetes control plane and what runs on a node, in one executable: kube COMPONENT [ARG]...
 //
-// The components are upstream's, unmodified; one link step compiles what they share once.
+// The components are upstream's, unmodified, but for the device plugin, which is a stand-in; one link step compiles
+// what they share once.
 package main
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"slices"
@@ -19,6 +21,7 @@ import (
 	apiserver "k8s.io/kubernetes/cmd/kube-apiserver/app"
 	controllermanager "k8s.io/kubernetes/cmd/kube-controller-manager/app"
 	scheduler "k8s.io/kubernetes/cmd/kube-scheduler/app"
+	kubelet "k8s.io/kubernetes/cmd/kubelet/app"
 )
 
 var components = map[string]func(){
@@ -26,11 +29,21 @@ var components = map[string]func(){
 	"kube-apiserver":          func() { os.Exit(cli.Run(apiserver.NewAPIServerCommand())) },
 	"kube-controller-manager": func() { os.Exit(cli.Run(controllermanager.NewControllerManagerCommand())) },
 	"kube-scheduler":          func() { os.Exit(cli.Run(scheduler.NewSchedulerCommand())) },
+	"kubelet":                 func() { os.Exit(cli.Run(kubelet.NewKubeletCommand(context.Background()))) },
+	"network-policies":        func() { endWith(runNetworkPolicies()) },
+	"device-plugin":           func() { endWith(runDevicePlugin()) },
 	"kubectl": func() {
 		if err := cli.RunNoErrOutput(kubectl.NewDefaultKubectlCommand()); err != nil {
 			kubectlutil.CheckErr(err)
 		}
 	},
+}
+
+func endWith(err error) {
+	if err != nil {
+		fmt.Fprintln(os.Stderr, "error:", err)
+		os.Exit(1)
+	}
 }
 
 func main() {
