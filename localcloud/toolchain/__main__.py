@@ -7,7 +7,15 @@ import shutil
 import sys
 import time
 
-from localcloud.toolchain import cache, go_build, packages, programs, python_environment, web
+from localcloud.toolchain import (
+    cache,
+    go_build,
+    node_packages,
+    packages,
+    programs,
+    python_environment,
+    web,
+)
 from localcloud.toolchain.errors import SetupFailed, ToolchainError
 from localcloud.toolchain.tools import needed, own_pulumi, resolve
 
@@ -41,10 +49,12 @@ def setup() -> None:
         missing = packages.provide()
         installed = python_environment.dependencies()
         assets = web.assets(installed / "bin" / "python")
+        no_node = node_packages.provide()
         go_build.build([*needed(own_pulumi()), programs.rule_engine()])
     python_environment.checkout_environment(installed)
     web.copy_assets(assets)
-    print(*packages.report(missing), f"set up in {time.monotonic() - started:.1f} s", sep="\n")
+    without_node = [f"no real Kubernetes node, its tests are skipped: {no_node}"] if no_node else []
+    print(*packages.report(missing), *without_node, f"set up in {time.monotonic() - started:.1f} s", sep="\n")
 
 
 def show() -> None:
