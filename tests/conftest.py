@@ -12,6 +12,7 @@ from typing import Final
 import pytest
 
 from localcloud.cloud import LocalCloud
+from localcloud.node import needs
 from localcloud.toolchain import NotSetUp, programs, resolve
 from tests.kernels import archive
 from tests.torch import installation
@@ -33,10 +34,13 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 def _lane(item: pytest.Item) -> str:
     """What runs one after the other when tests run side by side (`make test`).
 
-    The tests of a module share their fixtures. A tracer sees the whole machine, so two of them would count what the
-    other's programs do.
+    The tests of a module share their fixtures, those of the real node share one node. A tracer sees the whole machine,
+    so two of them would count what the other's programs do.
     """
-    return "tracer" if item.get_closest_marker("bpf") else item.nodeid.split("::")[0]
+    for marker, lane in LANES.items():
+        if item.get_closest_marker(marker):
+            return lane
+    return item.nodeid.split("::")[0]
 
 
 @pytest.fixture(scope="module")
@@ -110,6 +114,12 @@ def _lacks_gdb() -> str | None:
     return None
 
 
+@cache
+def _lacks_node() -> str | None:
+    return _lacks_tools() or needs.lacks()
+
+
+LANES: Final = {"bpf": "tracer", "node": "node"}
 NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "bpf": _lacks_bpf,
     "cluster": _lacks_tools,
@@ -117,6 +127,7 @@ NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "gdb": _lacks_gdb,
     "gpu": _lacks_gpu,
     "kernels": archive.lacks,
+    "node": _lacks_node,
     "torch": installation.lacks,
     "rules": _lacks_rule_engine,
 }

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One program of the control plane as a child process that never outlives this one."""
+"""One program of the control plane or of a node as a child process that never outlives this one."""
 
 import ctypes
 import os
 import signal
 import subprocess
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -15,25 +15,38 @@ _LIBC: Final = ctypes.CDLL(None)
 
 
 class ComponentFailed(Exception):
-    """A program of the control plane ended or never became ready; the text holds the end of its log."""
+    """A program ended or never became ready; the text holds the end of its log."""
 
 
 class Component:
-    """A running program; what it prints goes to `<logs>/<name>.log`."""
+    """A running program; what it prints goes to `<logs>/<name>.log`.
+
+    It has no environment but PATH, HOME (`folder`, where it runs) and what `environment` says.
+    """
 
     def __init__(
-        self, executable: Path, name: str, arguments: Sequence[str], *, folder: Path, logs: Path
+        self,
+        name: str,
+        command: Sequence[str],
+        *,
+        folder: Path,
+        logs: Path,
+        environment: Mapping[str, str] | None = None,
     ) -> None:
         self.name = name
         self.log = logs / f"{name}.log"
         with self.log.open("wb") as log:
             self._process = subprocess.Popen(
-                [str(executable), name, *arguments],
+                list(command),
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
                 cwd=folder,
-                env={"PATH": os.environ.get("PATH", os.defpath), "HOME": str(folder)},
+                env={
+                    "PATH": os.environ.get("PATH", os.defpath),
+                    "HOME": str(folder),
+                    **(environment or {}),
+                },
                 # Out of reach of a Ctrl-C in the terminal: the order of stopping is ours.
                 start_new_session=True,
                 preexec_fn=_dies_with(os.getpid()),  # noqa: PLW1509 - only system calls; no other thread yet

@@ -14,7 +14,8 @@ import ssl
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -41,15 +42,42 @@ SCHEDULER: Final = "system:kube-scheduler"
 GROUPS: Final = {ADMIN: "system:masters", CONTROLLER_MANAGER: "", SCHEDULER: ""}
 
 
+def _is_published(_port: int) -> None:
+    """The loopback network is everybody's."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Network:
+    """Where the programs run: on this machine's loopback network, unless a node has one of its own.
+
+    `enter` is what to put before a command so that it runs in the network, `address` where others in it find the API
+    server, which listens at `bind`, and `publish` makes a port of its loopback network one of ours.
+    """
+
+    enter: tuple[str, ...] = ()
+    address: str = "127.0.0.1"
+    bind: str = "127.0.0.1"
+    publish: Callable[[int], None] = _is_published
+
+
 class ControlPlane:
     """The control plane of the state folder `state`, run by `executable`.
 
     Starting must be done by a thread that lives as long as it is to run: the programs die with that thread.
     `extended_resource_toleration`: whether the API server has that admission plug-in, which gives a pod that asks
-    for `nvidia.com/gpu` a toleration of this key before any policy sees it. Clusters differ in it.
+    for `nvidia.com/gpu` a toleration of this key before any policy sees it. Clusters differ in it. `users` are further
+    users that the API server knows, with their groups.
     """
 
-    def __init__(self, executable: Path, state: Path, *, extended_resource_toleration: bool = True) -> None:
+    def __init__(
+        self,
+        executable: Path,
+        state: Path,
+        *,
+        extended_resource_toleration: bool = True,
+        network: Network | None = None,
+        users: Mapping[str, str] | None = None,
+    ) -> None:
         self.kubeconfig = state / "kubeconfig"
         self.authority = CertificateAuthority.in_folder(state)
         self.components: list[Component] = []
@@ -57,11 +85,13 @@ class ControlPlane:
         self._admission = (
             (*ADMISSION, EXTENDED_RESOURCE_TOLERATION) if extended_resource_toleration else ADMISSION
         )
+        self._network = network or Network()
+        self._groups = {**GROUPS, **(users or {})}
         self._state = state
         self._folder = state / "control-plane"
         self._logs = state / "logs"
         self._data = etcd_data(state)
-        self._tokens = {user: secrets.token_hex(16) for user in GROUPS}
+        self._tokens = {user: secrets.token_hex(16) for user in self._groups}
         self._choose_ports()
 
     def start(self, progress: Callable[[str], object] = str) -> None:
@@ -101,6 +131,11 @@ class ControlPlane:
         clear(self._state)
 
     @property
+    def port(self) -> int:
+        """The API server's, on the loopback network."""
+        return self._api_port
+
+    @property
     def url(self) -> str:
         return f"https://127.0.0.1:{self._api_port}"
 
@@ -118,6 +153,7 @@ class ControlPlane:
         self._write_identities()
         progress("etcd and kube-apiserver")
         self._spawn("etcd", self._etcd_flags())
+        self._network.publish(self._api_port)
         api_server = self._spawn("kube-apiserver", self._api_server_flags())
         self._wait(api_server, "/readyz")
         self._write_kubeconfig(ADMIN, self.kubeconfig)
@@ -128,7 +164,8 @@ class ControlPlane:
         self._wait(manager, "/api/v1/namespaces/default/serviceaccounts/default")
 
     def _spawn(self, name: str, flags: Sequence[str]) -> Component:
-        component = Component(self.executable, name, flags, folder=self._folder, logs=self._logs)
+        command = [*self._network.enter, str(self.executable), name, *flags]
+        component = Component(name, command, folder=self._folder, logs=self._logs)
         self.components.append(component)
         return component
 
@@ -159,15 +196,20 @@ class ControlPlane:
             "kubernetes.default.svc",
             "kubernetes.default.svc.cluster.local",
         ]
-        self.authority.issue(self._folder, "kube-apiserver", dns_names=names, addresses=[API_SERVICE_ADDRESS])
+        addresses = [API_SERVICE_ADDRESS, self._network.address]
+        self.authority.issue(self._folder, "kube-apiserver", dns_names=names, addresses=addresses)
         make_signing_key(self._folder / "service-accounts.key", self._folder / "service-accounts.pub")
-        rows = [f'{self._tokens[user]},{user},{user},"{groups}"\n' for user, groups in GROUPS.items()]
+        rows = [f'{self._tokens[user]},{user},{user},"{groups}"\n' for user, groups in self._groups.items()]
         write_private(self._folder / "tokens.csv", "".join(rows).encode())
-        for user in (CONTROLLER_MANAGER, SCHEDULER):
-            self._write_kubeconfig(user, self._kubeconfig_of(user))
+        for user in self._groups:
+            if user != ADMIN:  # whose file says that the API server is there
+                self._write_kubeconfig(user, self.kubeconfig_of(user))
 
-    def _kubeconfig_of(self, user: str) -> Path:
-        return self._folder / f"{user.removeprefix('system:')}.kubeconfig"
+    def kubeconfig_of(self, user: str) -> Path:
+        """The kubeconfig of a user, there from the start on."""
+        if user == ADMIN:
+            return self.kubeconfig
+        return self._folder / f"{user.removeprefix('system:').replace(':', '-')}.kubeconfig"
 
     def _write_kubeconfig(self, user: str, path: Path) -> None:
         # Everything inside: it is also handed out as text, as AKS does.
@@ -202,8 +244,9 @@ class ControlPlane:
         return [
             f"--etcd-servers=http://127.0.0.1:{self._etcd_port}",
             f"--secure-port={self._api_port}",
-            "--bind-address=127.0.0.1",
-            "--advertise-address=127.0.0.1",
+            f"--bind-address={self._network.bind}",
+            f"--advertise-address={self._network.address}",
+            "--kubelet-preferred-address-types=InternalIP",
             # It would refuse the loopback as an address of the Service `kubernetes`.
             "--endpoint-reconciler-type=none",
             f"--tls-cert-file={self._folder / 'kube-apiserver.crt'}",
@@ -237,7 +280,7 @@ class ControlPlane:
         return [*self._client_flags(SCHEDULER), f"--secure-port={self._scheduler_port}"]
 
     def _client_flags(self, user: str) -> list[str]:
-        kubeconfig = self._kubeconfig_of(user)
+        kubeconfig = self.kubeconfig_of(user)
         return [
             f"--kubeconfig={kubeconfig}",
             f"--authentication-kubeconfig={kubeconfig}",

@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays the kubelet of every Node: pods become Running without a container, and Nodes stay Ready.
 
-Pods that restart always run until they are deleted; all others succeed at once. Makes no Nodes.
+Pods that restart always run until they are deleted; all others succeed at once. Makes no Nodes. Nodes that have a
+kubelet of their own are left to it.
 """
 
 import itertools
 import logging
 import threading
+from collections.abc import Collection
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -31,10 +33,11 @@ _log = logging.getLogger(__name__)
 
 
 class Kubelet:
-    """All kubelets of a cluster, from `start` until `stop`."""
+    """All kubelets of a cluster, from `start` until `stop`, but those of the `real` nodes."""
 
-    def __init__(self, kubernetes: Client) -> None:
+    def __init__(self, kubernetes: Client, *, real: Collection[str] = ()) -> None:
         self._kubernetes = kubernetes
+        self._real = frozenset(real)
         self._stopping = threading.Event()
         self._followers: tuple[Follower[Node] | Follower[Pod], ...] = ()
         self._pod_numbers = itertools.count(1)
@@ -60,6 +63,8 @@ class Kubelet:
 
     def _node(self, node: Node) -> None:
         name = _name(node)
+        if name in self._real:
+            return
         with self._nodes_lock:
             new = name not in self._nodes
             self._nodes[name] = node
@@ -93,7 +98,8 @@ class Kubelet:
             try:
                 # Asked anew: a lease of a Node whose deletion was missed would be made over and over.
                 for node in self._kubernetes.list(Node):
-                    self._renew(node)
+                    if _name(node) not in self._real:
+                        self._renew(node)
             except Exception:  # the next round tries again; the grace period of Nodes is long
                 if not self._stopping.is_set():
                     _log.exception("leases were not renewed")
@@ -115,6 +121,8 @@ class Kubelet:
 
     def _pod(self, pod: Pod) -> None:
         if pod.metadata is None or pod.spec is None or not pod.spec.nodeName:
+            return
+        if pod.spec.nodeName in self._real:
             return
         if pod.metadata.deletionTimestamp:
             self._remove(pod)
