@@ -7,6 +7,7 @@ from typing import Any, Final
 
 import pytest
 
+from tests.debian import NotObtainable
 from tests.kernels import archive, machine
 from tests.kernels.program import MIB
 from tests.standin.build import StandIn, build
@@ -80,7 +81,7 @@ def there(
     try:
         kernel = archive.kernel(release)
         archive.emulator()
-    except archive.NotObtainable as error:
+    except NotObtainable as error:
         pytest.skip(str(error))
     answer = machine.run_under(kernel, job, tmp_path_factory.mktemp(release.series))
     assert answer["kernel"] == kernel.release
