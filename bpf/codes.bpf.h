@@ -2,6 +2,9 @@
 /*
  * What is shown of a code object: name, file, first line, line table. The agent is told of it once; from then on it is
  * known by a digest of these, which is the same wherever the object lies.
+ *
+ * Offsets are checked where they are used: what is described has a type called `code`, with strings and bytes where they
+ * are expected. What has not is no code object, and nothing is said of it.
  */
 #ifndef GPUHEAP_CODES_BPF_H
 #define GPUHEAP_CODES_BPF_H
@@ -10,9 +13,8 @@
 
 #define WINDOW 4096 /* frames lie close to one another: one read gets many */
 #define CODE_BYTES 160 /* covers the fields of PyCodeObject that are read */
-#define STRING_HASH 24 /* PyASCIIObject.hash, 3.8 to 3.15 */
-#define BYTES_SIZE 16 /* PyBytesObject */
-#define BYTES_DATA 32
+#define FLAG_BYTES (1 << 27) /* Py_TPFLAGS_BYTES_SUBCLASS, 3.8 to 3.15 */
+#define FLAG_STRING (1 << 28) /* Py_TPFLAGS_UNICODE_SUBCLASS */
 
 #define CODE_U64(walk, offset) (*(__u64 *)((walk)->code + ((offset) & 0xf8)))
 #define CODE_U32(walk, offset) (*(__u32 *)((walk)->code + ((offset) & 0xfc)))
@@ -29,6 +31,18 @@ struct {
 	__type(value, __u32); /* described */
 } codes SEC(".maps");
 
+/* The search for the thread's state (states.bpf.h). */
+struct search {
+	__u64 interpreter;
+	__u64 state;
+	__u64 frame; /* of a state that may be the one */
+	__u64 place; /* on the C stack, of the best so far */
+	__u64 found;
+	__u64 found_in;
+	__u32 alone; /* 1: there is one interpreter */
+	__u32 fault;
+};
+
 /* The walk over the stack of a thread (python.bpf.h), with room for what is read on the way. */
 struct walk {
 	struct interpreter interpreter;
@@ -36,42 +50,74 @@ struct walk {
 	__u64 self; /* pthread_self() */
 	__u64 thread_state; /* checked at each use */
 	__u64 interpreter_state;
+	__u64 only_interpreter; /* with which the state was found; 0: there were others */
+	struct search search;
 	__u64 frame;
 	__u64 hash;
 	__u64 file; /* the last co_filename of this walk */
 	__u64 file_digest;
+	__u64 code_type; /* is PyCode_Type */
 	__u64 window_begin; /* what part of the process's memory is in the window */
 	__u64 window_end;
 	__u32 tgid;
+	__u32 frames; /* that were walked over */
+	__u32 last; /* where the last one is in the stack */
 	__u32 named; /* frames that have their digest */
 	__u32 unnamed; /* and those that could not have it */
+	__u32 implausible; /* and those of them that have no code object */
 	__u32 counted; /* 1: one number stands for all code objects */
+	__u32 pad;
 	struct stack stack;
 	__u8 window[WINDOW];
 	__u8 code[256];
 };
 
-/* Copy a PyUnicode's characters, as many as fit. Returns -1 on a fault. */
-static __noinline int read_string(struct interpreter *at, __u64 string, __u8 *into, __u32 *length,
-				  __u32 *state)
+/* Where a string's characters are, and their width in bytes. */
+struct characters {
+	__u64 data;
+	__u64 length;
+	__u64 width;
+};
+
+/* Returns -1 on a fault. PyASCIIObject.state: kind is three bits, then come compact and ascii. */
+static __always_inline int find_characters(const struct interpreter *at, __u64 string,
+					   struct characters *into)
 {
-	__u64 characters = 0, data, bytes;
 	__u32 bits = 0;
 
-	if (!at || !into || !length || !state)
+	into->length = 0;
+	if (READ(into->length, string + at->string_length) || READ(bits, string + at->string_state))
 		return -1;
-	if (READ(characters, string + at->string_length) || READ(bits, string + at->string_state))
+	bits >>= at->string_kind & 31;
+	into->width = bits & 7;
+	into->data = string + ((bits & 24) == 24 ? at->string_ascii : at->string_compact);
+	if (!(bits & 8)) /* not compact, as of a subclass: they are elsewhere */
+		return READ(into->data, string + at->string_compact);
+	return 0;
+}
+
+/* Copy the first or the last characters, as many as fit. Returns -1 on a fault. */
+static __noinline int read_string(const struct interpreter *at, __u64 string, __u8 *into,
+				  struct characters *found, int last)
+{
+	__u64 bytes, room = GPUHEAP_NAME_BYTES - 1;
+
+	if (!at || !into || !found)
 		return -1;
-	*length = characters;
-	*state = bits;
-	/* PyASCIIObject.state: kind is bits 2 to 4, ascii is bit 6 (3.8 to 3.15, builds with a GIL). */
-	data = string + ((bits >> 6) & 1 ? at->string_ascii : at->string_compact);
-	bytes = characters * ((bits >> 2) & 7);
-	if (bytes > GPUHEAP_NAME_BYTES - 1)
-		bytes = GPUHEAP_NAME_BYTES - 1;
+	found->width = 0;
+	if (find_characters(at, string, found))
+		return -1;
+	bytes = found->length * found->width;
+	if (found->width > 1)
+		room -= room & (found->width - 1);
+	if (bytes > room) {
+		if (last)
+			found->data += bytes - room;
+		bytes = room;
+	}
 	asm volatile("%0 &= 255"
 		     : "+r"(bytes)); /* for the verifier: clang 14 loses the bound above */
-	return bpf_probe_read_user(into, bytes, (const void *)data);
+	return bpf_probe_read_user(into, bytes, (const void *)found->data);
 }
 
 /*
@@ -103,23 +149,45 @@ __noinline __u64 digest(__u64 address, __u64 bytes)
 	return hash;
 }
 
-/* CPython keeps a string's hash once it was asked for, which interned strings always were. */
+/* CPython keeps a string's hash, behind its length, once it was asked for, which interned strings always were. */
 static __always_inline __u64 string_digest(const struct interpreter *at, __u64 string)
 {
-	__u64 hash = -1ULL, length = 0;
-	__u32 bits = 0;
+	struct characters found;
+	__u64 hash = -1ULL;
 
-	if (!READ(hash, string + STRING_HASH) && hash != -1ULL)
+	if (!READ(hash, string + at->string_length + 8) && hash != -1ULL)
 		return hash;
-	if (READ(length, string + at->string_length) || READ(bits, string + at->string_state))
+	if (find_characters(at, string, &found))
 		return 0;
-	if (length > GPUHEAP_NAME_BYTES)
-		length = GPUHEAP_NAME_BYTES;
-	return digest(string + ((bits >> 6) & 1 ? at->string_ascii : at->string_compact),
-		      length * ((bits >> 2) & 7));
+	return digest(found.data, found.length * found.width);
 }
 
-/* A digest of what is shown of the code object at this address, whose fields are left in walk->code; 0 on a fault. */
+static __always_inline int has_flag(const struct interpreter *at, __u64 object, __u64 flag)
+{
+	__u64 type = 0, flags = 0;
+
+	return !READ(type, object + at->object_type) && !READ(flags, type + at->type_flags) &&
+	       (flags & flag);
+}
+
+/* Whether what is in walk->code is of the type that calls itself `code`. */
+static __always_inline int is_code(struct walk *walk)
+{
+	struct interpreter *at = &walk->interpreter;
+	__u64 type = CODE_U64(walk, at->object_type), address = 0;
+	char name[5] = {};
+
+	if (type && type == walk->code_type)
+		return 1;
+	if (READ(address, type + at->type_name) || READ(name, address))
+		return 0;
+	if (name[0] != 'c' || name[1] != 'o' || name[2] != 'd' || name[3] != 'e' || name[4])
+		return 0;
+	walk->code_type = type;
+	return 1;
+}
+
+/* A digest of what is shown of the code object at this address, whose fields are left in walk->code; 0: it cannot be read. */
 static __noinline __u64 digest_of(struct walk *walk, __u64 code)
 {
 	struct interpreter *at;
@@ -127,10 +195,14 @@ static __noinline __u64 digest_of(struct walk *walk, __u64 code)
 
 	if (!walk || bpf_probe_read_user(walk->code, CODE_BYTES, (const void *)code))
 		return 0;
+	if (!is_code(walk)) {
+		walk->implausible++;
+		return 0;
+	}
 	at = &walk->interpreter;
 	lines = CODE_U64(walk, at->code_lines);
-	READ(size, lines + BYTES_SIZE);
-	hash = mix(digest(lines + BYTES_DATA, size), CODE_U32(walk, at->code_first_line));
+	READ(size, lines + at->bytes_size);
+	hash = mix(digest(lines + at->bytes_data, size), CODE_U32(walk, at->code_first_line));
 	hash = mix(hash, string_digest(at, CODE_U64(walk, at->code_name)));
 	file = CODE_U64(walk, at->code_file);
 	if (file != walk->file) { /* neighbours are often of one file */
@@ -146,6 +218,7 @@ static __always_inline void describe_in(struct code_event *event, struct walk *w
 					__u64 lines, __u64 size, __u64 bytes)
 {
 	struct interpreter *at = &walk->interpreter;
+	struct characters found;
 	int fault = 0;
 
 	event->type = EVENT_CODE;
@@ -153,20 +226,23 @@ static __always_inline void describe_in(struct code_event *event, struct walk *w
 	event->image = walk->image;
 	event->code = code;
 	event->first_line = CODE_U32(walk, at->code_first_line);
-	event->lines_address = lines + BYTES_DATA;
+	event->lines_address = lines + at->bytes_data;
 	event->lines_bytes = size;
-	event->name_length = event->name_state = event->file_length = event->file_state = 0;
-	fault |= read_string(at, CODE_U64(walk, at->code_name), event->name, &event->name_length,
-			     &event->name_state);
-	fault |= read_string(at, CODE_U64(walk, at->code_file), event->file, &event->file_length,
-			     &event->file_state);
+	event->lines_format = at->lines_format;
+	event->pad = 0;
+	fault |= read_string(at, CODE_U64(walk, at->code_name), event->name, &found, 0);
+	event->name_length = found.length;
+	event->name_width = found.width;
+	fault |= read_string(at, CODE_U64(walk, at->code_file), event->file, &found, 1);
+	event->file_length = found.length;
+	event->file_width = found.width;
 	if (size > bytes)
 		size = bytes;
 	asm volatile("%0 &= 8191"
 		     : "+r"(size)); /* for the verifier: clang 14 loses the bound above */
 	if (size <= bytes)
-		fault |=
-			bpf_probe_read_user(event->lines, size, (const void *)(lines + BYTES_DATA));
+		fault |= bpf_probe_read_user(event->lines, size,
+					     (const void *)(lines + at->bytes_data));
 	bpf_ringbuf_submit(event, 0);
 	if (fault)
 		lost(LOSS_FAULT);
@@ -176,12 +252,20 @@ static __always_inline void describe_in(struct code_event *event, struct walk *w
 static __noinline int describe(struct walk *walk, __u64 code)
 {
 	struct code_event *event;
+	struct interpreter *at;
 	__u64 lines, size = 0;
 
 	if (!walk)
 		return -1;
-	lines = CODE_U64(walk, walk->interpreter.code_lines);
-	if (READ(size, lines + BYTES_SIZE))
+	at = &walk->interpreter;
+	lines = CODE_U64(walk, at->code_lines);
+	if (!has_flag(at, CODE_U64(walk, at->code_name), FLAG_STRING) ||
+	    !has_flag(at, CODE_U64(walk, at->code_file), FLAG_STRING) ||
+	    !has_flag(at, lines, FLAG_BYTES)) {
+		walk->implausible++;
+		return -1;
+	}
+	if (READ(size, lines + at->bytes_size))
 		lost(LOSS_FAULT);
 	/* Most line tables are short: with room for long ones in each, few events would fill the ring. */
 	if (size <= GPUHEAP_SHORT_LINES_BYTES) {
@@ -205,14 +289,16 @@ full:
 static __always_inline __u64 name_of(struct walk *walk, __u64 address)
 {
 	struct code_key key = {};
-	__u32 described = 1;
+	__u32 described = 1, implausible;
 
 	if (!walk)
 		return 0;
+	implausible = walk->implausible;
 	key.image = walk->image;
 	key.code = digest_of(walk, address);
 	if (!key.code) {
-		lost(LOSS_FAULT);
+		if (walk->implausible == implausible)
+			lost(LOSS_FAULT);
 		return 0;
 	}
 	if (bpf_map_lookup_elem(&codes, &key))

@@ -12,6 +12,7 @@
  *   handles.bpf.h      virtual memory management
  *   owners.bpf.h       contexts, graphs, and the device of a thread
  *   pools.bpf.h        stream-ordered pools
+ *   states.bpf.h       the Python state of a thread
  *   python.bpf.h       the Python stack of a thread
  *   codes.bpf.h        the code objects on it
  *   native.bpf.h       its native stack

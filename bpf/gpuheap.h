@@ -10,6 +10,7 @@
 #include <linux/types.h>
 
 #define GPUHEAP_MAX_FRAMES 64
+#define GPUHEAP_INNER_FRAMES 32
 #define GPUHEAP_NAME_BYTES 256
 #define GPUHEAP_LINES_BYTES 4096
 #define GPUHEAP_SHORT_LINES_BYTES 256
@@ -150,17 +151,22 @@ _Static_assert(sizeof(struct image) == 32, "mirrored in agent/gpuheap/tracer/abi
 struct interpreter {
 	__u64 runtime; /* address of _PyRuntime; in `interpreter_files`: its distance from the probed function */
 	__u32 interpreters_head; /* in _PyRuntime: newest PyInterpreterState */
-	__u32 threads_head; /* in PyInterpreterState: newest PyThreadState */
-	__u32 code_generation; /* in PyInterpreterState: changes when a code object dies; 0: there is none */
-	__u32 thread_next; /* in PyThreadState */
+	__u32 interpreter_next; /* in PyInterpreterState: an older one */
+	__u32 threads_head; /* newest PyThreadState */
+	__u32 code_generation; /* changes when a code object dies; 0: there is none */
+	__u32 thread_next; /* in PyThreadState: an older one of the interpreter */
 	__u32 thread_id;
 	__u32 thread_frame;
+	__u32 thread_cframe; /* a pointer into the C stack, when frames do not lead there; 0: there is none */
 	__s32 cframe_frame; /* in _PyCFrame, which thread_frame then points at; -1: thread_frame is the frame */
-	__u32 frame_code; /* in _PyInterpreterFrame */
+	__u32 frames_apart; /* 1: frames are objects of their own, which do not lie close to one another */
+	__u32 frame_code; /* in _PyInterpreterFrame, or PyFrameObject */
 	__u32 frame_previous;
 	__u32 frame_instruction;
-	__u32 frame_owner;
-	__s32 frame_entry; /* tells the first frame of a run of the evaluation function; -1: see struct frame */
+	__u32 instruction_unit; /* bytes that frame_instruction counts in; 0: it is an address */
+	__s32 frame_owner; /* -1: there is none */
+	__s32 frame_entry; /* tells the first frame of a run of the evaluation function; -1: see enum frame_flags */
+	__u32 frame_bytecode; /* which of the code object's copies of the instructions it executes */
 	__u32 frame_versioned; /* the object that has the version: code or function */
 	__u32 version; /* in it: a number that no other such object of the process has, or 0; 0: there is none */
 	__u32 code_first_line; /* in PyCodeObject */
@@ -169,15 +175,22 @@ struct interpreter {
 	__u32 code_lines;
 	__u32 code_instructions;
 	__u32 code_tag; /* low bits of frame_code that are not part of the address */
+	__u32 code_bytecodes; /* the copies of the instructions; 0: there are none */
+	__u32 code_counter; /* in _PyRuntime, of the main interpreter: counts the code objects made; 0: there is none */
+	__u32 object_type; /* in PyObject */
+	__u32 type_name; /* in PyTypeObject */
+	__u32 type_flags;
 	__u32 string_length; /* in PyUnicodeObject */
 	__u32 string_state;
+	__u32 string_kind; /* bit of the state at which the width of characters begins */
 	__u32 string_ascii; /* where the characters begin, for ASCII strings */
-	__u32 string_compact; /* and for the others */
-	__u32 code_counter; /* in _PyRuntime, of the main interpreter: counts the code objects made; 0: there is none */
-	__u32 pad;
+	__u32 string_compact; /* and for the others; of subclasses, where their address is */
+	__u32 bytes_size; /* in PyBytesObject */
+	__u32 bytes_data;
+	__u32 lines_format; /* handed on with line tables: what is in them */
 };
 
-_Static_assert(sizeof(struct interpreter) == 112, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct interpreter) == 160, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /*
  * From 3.11 on, one run of _PyEval_EvalFrameDefault executes many Python frames. The frames of a stack, innermost first,
@@ -200,13 +213,16 @@ struct frame {
 
 _Static_assert(sizeof(struct frame) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
 
+/* Of a stack of more than GPUHEAP_MAX_FRAMES, the innermost GPUHEAP_INNER_FRAMES and the outermost ones are kept. */
 struct stack {
 	__u32 depth; /* frames in use; the innermost is first */
-	__u32 truncated; /* 1: there were more */
+	__u32 cut; /* how many are missing behind the first GPUHEAP_INNER_FRAMES */
+	__u32 endless; /* 1: it is so deep that the outermost frames were not reached */
+	__u32 pad;
 	struct frame frames[GPUHEAP_MAX_FRAMES];
 };
 
-_Static_assert(sizeof(struct stack) == 1032, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct stack) == 1040, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /* Values of site.stack that are no stack but the reason why there is none. */
 enum stack_reason {
@@ -216,6 +232,10 @@ enum stack_reason {
 	STACK_NO_ROOM = 4, /* map `stacks` is full */
 	STACK_EMPTY = 5, /* the thread is in Python, but runs no Python function */
 	STACK_NO_SITE = 6, /* map `sites` is full: all that the process allocates from new places */
+	STACK_UNSEARCHED =
+		7, /* the process has more Python threads than are looked through for this one */
+	STACK_IMPLAUSIBLE =
+		8, /* what should be code objects are none: the offsets are not right for this interpreter */
 	STACK_REASONS = 16, /* real stacks have greater numbers */
 };
 
@@ -357,7 +377,7 @@ enum loss {
 	LOSS_CONTEXTS_FULL, /* a context or graph: what it owns is not freed with it */
 	LOSS_POOLS_FULL, /* what a pool retains */
 	LOSS_FAULT, /* memory of the process that could not be read */
-	LOSS_TRUNCATED_STACK, /* the outer frames of a deep stack */
+	LOSS_TRUNCATED_STACK, /* frames in the middle of a deep stack */
 	LOSS_NO_THREAD_STATE, /* the Python stack of a thread, in a process that has Python */
 	LOSS_UNKNOWN_FREE, /* a free of what was allocated before tracing began */
 	LOSS_UNKNOWN_RELEASE, /* the release of a handle that is not known, or was released before */
@@ -366,6 +386,8 @@ enum loss {
 	LOSS_UNKNOWN_DEVICE, /* an allocation on a GPU that is not known */
 	LOSS_SNAPSHOT_RING_FULL, /* a copy of a native stack; the next allocation from there tries again */
 	LOSS_SNAPSHOT_RATE, /* the same, as its process had too many in a short time */
+	LOSS_THREAD_UNSEARCHED, /* the Python stack of a thread, in a process with very many */
+	LOSS_IMPLAUSIBLE_STACK, /* the Python stack, of an interpreter that is not what it says */
 	LOSS_REASONS,
 };
 
@@ -409,8 +431,9 @@ struct spill_event {
 _Static_assert(sizeof(struct spill_event) == 96, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /*
- * What names a frame, copied while the process lives. Strings are PyUnicode data: their length is in characters of the
- * width that `*_state` holds, and only what fits is here. `lines` is co_linetable; with a short one, so is the event.
+ * What names a frame, copied while the process lives. Strings are PyUnicode data: their length is in characters of
+ * `*_width` bytes, and only what fits is here: the beginning of the name, the end of the file's. `lines` is
+ * co_linetable or co_lnotab; with a short one, so is the event.
  */
 struct code_event {
 	__u32 type;
@@ -419,17 +442,19 @@ struct code_event {
 	__u64 code;
 	__u32 first_line;
 	__u32 name_length;
-	__u32 name_state;
+	__u32 name_width;
 	__u32 file_length;
-	__u32 file_state;
+	__u32 file_width;
 	__u32 lines_bytes; /* of which at most GPUHEAP_LINES_BYTES are here */
+	__u32 lines_format; /* as struct interpreter has it */
+	__u32 pad;
 	__u64 lines_address;
 	__u8 name[GPUHEAP_NAME_BYTES];
 	__u8 file[GPUHEAP_NAME_BYTES];
 	__u8 lines[GPUHEAP_LINES_BYTES];
 };
 
-_Static_assert(sizeof(struct code_event) == 4664, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct code_event) == 4672, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /* Of the thread whose call has returned to `ip`, by their names in the psABI. */
 struct registers {

@@ -1,9 +1,6 @@
 /* SPDX-License-Identifier: GPL-2.0-only OR BSD-2-Clause */
 /*
- * The Python stack of the calling thread, read from the process's memory (CPython 3.11 and newer).
- *
- * The thread state is the one whose thread_id is the thread's pthread_self(), which glibc and musl keep in the FS base: that
- * holds inside pid namespaces, and whether or not the thread has the GIL (callers release it before they allocate).
+ * The Python stack of the calling thread, read from the process's memory (CPython 3.8 and newer).
  *
  * A frame is named by a digest of its code object (codes.bpf.h). Making them for all frames is dear, so a stack that was
  * seen before is recognised without:
@@ -13,19 +10,20 @@
  *
  * An address alone tells nothing: memory of freed code objects is used again, often with the same strings at the same
  * addresses. What is added to it is one number for the whole stack: how many code objects the interpreter has made (3.12,
- * 3.13) or freed (3.14) so far. While that stands still, an address is the same code. Where there is no such number, or it
- * has moved, each frame has one that is never given again: of its function (3.11) or its code object (3.12, 3.13). And
- * where that is missing, the digest itself.
+ * 3.13) or freed (3.14 and newer) so far. While that stands still, an address is the same code. Where there is no such
+ * number, or it has moved, each frame has one that is never given again: of its function (3.11) or its code object (3.12,
+ * 3.13). And where that is missing, the digest itself.
  */
 #ifndef GPUHEAP_PYTHON_BPF_H
 #define GPUHEAP_PYTHON_BPF_H
 
-#include "codes.bpf.h"
+#include "states.bpf.h"
 
-#define MAX_THREADS 512
 #define FRAME_BYTES 80 /* covers the fields of _PyInterpreterFrame that are read */
-#define OWNED_BY_C 3 /* entry frames of the interpreter; not a Python function */
+#define FRAME_OBJECT_BYTES 112 /* and of PyFrameObject, before 3.11 */
+#define OUTER_FRAMES (GPUHEAP_MAX_FRAMES - GPUHEAP_INNER_FRAMES)
 #define WALK_STEP 32
+#define WALK_STEPS 128 /* 4096 frames */
 #define RUNTIME_BYTES (4 << 20) /* more than a _PyRuntime has */
 #define NAME_STEP 4
 #define FRAME_FACTOR 0xff51afd7ed558ccdULL /* any odd number with many bits */
@@ -50,26 +48,15 @@ struct {
 	__type(value, __u64); /* key of `stacks` */
 } known_stacks SEC(".maps");
 
-struct {
-	__uint(type, BPF_MAP_TYPE_HASH);
-	__uint(max_entries, 16384);
-	__uint(map_flags, BPF_F_NO_PREALLOC);
-	__type(key, __u64); /* tgid and tid */
-	__type(value, struct walk);
-} walks SEC(".maps");
-
-/* All zero: what a new walk begins with. */
-struct {
-	__uint(type, BPF_MAP_TYPE_ARRAY);
-	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct walk);
-} new_walk SEC(".maps");
-
-/* Have the frame in the window. Frames are in pages that are theirs from the beginning; before that may be nothing. */
+/*
+ * Have the frame in the window. From 3.11 on frames are in pages that are theirs from the beginning; before a page may be
+ * nothing, and before a frame object nothing of use.
+ */
 static __always_inline int read_frame(struct walk *walk)
 {
-	__u64 begin = walk->frame & ~4095ULL, end = walk->frame + FRAME_BYTES, bytes;
+	__u32 apart = walk->interpreter.frames_apart;
+	__u64 begin = apart ? walk->frame : walk->frame & ~4095ULL;
+	__u64 end = walk->frame + (apart ? FRAME_OBJECT_BYTES : FRAME_BYTES), bytes;
 
 	if (walk->frame >= walk->window_begin && end <= walk->window_end)
 		return 0;
@@ -104,13 +91,40 @@ static __always_inline __u32 version_of(struct walk *walk, __u64 code, __u64 at)
 	return version;
 }
 
+/* Which instruction the frame executes, as a distance in bytes from the first. */
+static __always_inline __u32 instruction_of(struct walk *walk, __u64 code, __u64 at)
+{
+	struct interpreter *layout = &walk->interpreter;
+	__u64 instruction = FRAME_U64(walk, at, layout->frame_instruction), copies = 0;
+	__u64 first = code + layout->code_instructions;
+	__u32 copy;
+
+	if (layout->instruction_unit)
+		return (__u32)instruction * layout->instruction_unit;
+	if (layout->code_bytecodes) { /* free-threaded: each thread may have its own copy */
+		copy = FRAME_U64(walk, at, layout->frame_bytecode);
+		if (copy && !READ(copies, code + layout->code_bytecodes))
+			READ(first, copies + 8 + 8 * (__u64)copy);
+	}
+	return instruction - first;
+}
+
+/* Where the next frame belongs: the inner ones in order, after them the last ones in turns (see straighten). */
+static __always_inline __u32 next_place(const struct walk *walk)
+{
+	__u32 outer = walk->frames - GPUHEAP_INNER_FRAMES;
+
+	if (walk->frames < GPUHEAP_INNER_FRAMES)
+		return walk->frames & (GPUHEAP_MAX_FRAMES - 1);
+	return GPUHEAP_INNER_FRAMES + (outer & (OUTER_FRAMES - 1));
+}
+
 /* The last frame that was added is the outermost of its run of the evaluation function. */
 static __always_inline void ends_run(struct walk *walk)
 {
-	if (!walk->stack.depth)
+	if (!walk->frames)
 		return;
-	walk->stack.frames[(walk->stack.depth - 1) & (GPUHEAP_MAX_FRAMES - 1)].flags =
-		FRAME_OUTERMOST;
+	walk->stack.frames[walk->last & (GPUHEAP_MAX_FRAMES - 1)].flags = FRAME_OUTERMOST;
 	walk->hash = mix(walk->hash, FRAME_OUTERMOST);
 }
 
@@ -130,7 +144,7 @@ __noinline int walk_frames(void)
 		return 1;
 	layout = &walk->interpreter;
 	for (int i = 0; i < WALK_STEP; i++) {
-		if (!walk->frame || walk->stack.depth >= GPUHEAP_MAX_FRAMES)
+		if (!walk->frame)
 			return 1;
 		if (read_frame(walk)) {
 			lost(LOSS_FAULT);
@@ -139,23 +153,43 @@ __noinline int walk_frames(void)
 		at = walk->frame - walk->window_begin;
 		code = FRAME_U64(walk, at, layout->frame_code) & ~(__u64)layout->code_tag;
 		walk->frame = FRAME_U64(walk, at, layout->frame_previous);
-		if (!code || FRAME_U8(walk, at, layout->frame_owner) >= OWNED_BY_C) {
+		if (!code || (layout->frame_owner >= 0 &&
+			      FRAME_U8(walk, at, layout->frame_owner) >= OWNED_BY_C)) {
 			if (layout->frame_entry < 0)
 				ends_run(walk);
 			continue;
 		}
-		frame = &walk->stack.frames[walk->stack.depth & (GPUHEAP_MAX_FRAMES - 1)];
+		walk->last = next_place(walk);
+		frame = &walk->stack.frames[walk->last & (GPUHEAP_MAX_FRAMES - 1)];
 		frame->code = code;
-		frame->flags = 0;
-		frame->instruction = FRAME_U64(walk, at, layout->frame_instruction) -
-				     (code + layout->code_instructions);
+		frame->flags = layout->frames_apart ? FRAME_OUTERMOST : 0;
+		frame->instruction = instruction_of(walk, code, at);
 		version = walk->counted ? 0 : version_of(walk, code, at);
 		walk->hash = mix(walk->hash, code * FRAME_FACTOR +
 						     (((__u64)version << 32) | frame->instruction));
-		walk->stack.depth++;
+		walk->frames++;
 		if (layout->frame_entry >= 0 && FRAME_U8(walk, at, layout->frame_entry))
 			ends_run(walk);
 	}
+	return 0;
+}
+
+/* Of a stack that was cut, the outer frames in their order: the one after the last of them is the first. */
+__noinline int straighten(void)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct walk *walk = bpf_map_lookup_elem(&walks, &id);
+	struct frame *outer, *spare;
+
+	if (!walk || !walk->stack.cut)
+		return 0;
+	outer = walk->stack.frames + GPUHEAP_INNER_FRAMES;
+	spare = (struct frame *)walk->window;
+	for (__u32 i = 0; i < OUTER_FRAMES; i++)
+		spare[i] = outer[(walk->frames + i) & (OUTER_FRAMES - 1)];
+	for (__u32 i = 0; i < OUTER_FRAMES; i++)
+		outer[i] = spare[i];
+	walk->window_begin = walk->window_end = 0;
 	return 0;
 }
 
@@ -179,76 +213,6 @@ __noinline int name_frames(void)
 		walk->named++;
 	}
 	return 0;
-}
-
-/* Whether the thread state that was found before is still this thread's; then walk->frame is its frame. */
-static __always_inline int state_is_known(struct walk *walk)
-{
-	struct interpreter *at = &walk->interpreter;
-	__u32 begin = at->thread_id < at->thread_frame ? at->thread_id : at->thread_frame;
-	__u64 bytes =
-		(at->thread_id < at->thread_frame ? at->thread_frame : at->thread_id) + 8 - begin;
-
-	asm volatile("%0 &= 255" : "+r"(bytes)); /* for the verifier; the layout was checked */
-	if (!walk->thread_state ||
-	    bpf_probe_read_user(walk->code, bytes, (const void *)(walk->thread_state + begin)))
-		return 0;
-	walk->frame = CODE_U64(walk, at->thread_frame - begin);
-	return CODE_U64(walk, at->thread_id - begin) == walk->self;
-}
-
-static __noinline __u64 find_state(struct walk *walk)
-{
-	__u64 state = 0, owner = 0;
-	struct interpreter *at;
-
-	if (!walk)
-		return 0;
-	at = &walk->interpreter;
-	walk->interpreter_state = 0;
-	if (READ(walk->interpreter_state, at->runtime + at->interpreters_head) ||
-	    !walk->interpreter_state)
-		return 0;
-	if (READ(state, walk->interpreter_state + at->threads_head))
-		return 0;
-	for (int turn = 0; turn < MAX_THREADS && state; turn++) {
-		if (READ(owner, state + at->thread_id))
-			return 0;
-		if (owner == walk->self)
-			return state;
-		if (READ(state, state + at->thread_next))
-			return 0;
-	}
-	return 0;
-}
-
-static __always_inline struct walk *walk_of(__u64 id)
-{
-	struct task_struct *task = (void *)bpf_get_current_task();
-	struct walk *walk = bpf_map_lookup_elem(&walks, &id);
-	__u32 zero = 0, tgid = id >> 32;
-	struct interpreter *interpreter;
-	struct thread *thread;
-	struct walk *made;
-
-	if (walk)
-		return walk;
-	thread = bpf_map_lookup_elem(&threads, &id);
-	interpreter = bpf_map_lookup_elem(&interpreters, &tgid);
-	made = bpf_map_lookup_elem(&new_walk, &zero);
-	if (!thread || !interpreter || !made)
-		return NULL;
-	bpf_map_update_elem(&walks, &id, made, BPF_NOEXIST);
-	walk = bpf_map_lookup_elem(&walks, &id);
-	if (!walk) {
-		lost(LOSS_THREADS_FULL);
-		return NULL;
-	}
-	walk->interpreter = *interpreter;
-	walk->self = BPF_CORE_READ(task, thread.fsbase);
-	walk->image = thread->image;
-	walk->tgid = tgid;
-	return walk;
 }
 
 /* What the interpreter counts of its code objects; 0: nothing that could be relied on. */
@@ -282,12 +246,10 @@ static __always_inline __u64 walk_stack(struct walk *walk, __u32 counted)
 		return STACK_FAULT;
 	at = &walk->interpreter;
 	if (!state_is_known(walk)) {
-		walk->thread_state = find_state(walk);
-		if (!walk->thread_state) {
-			lost(LOSS_NO_THREAD_STATE);
-			return STACK_NO_THREAD_STATE;
-		}
-		if (!state_is_known(walk)) {
+		count = find_state(walk);
+		if (count)
+			return count;
+		if (READ(walk->frame, walk->thread_state + at->thread_frame)) {
 			lost(LOSS_FAULT);
 			return STACK_FAULT;
 		}
@@ -301,14 +263,15 @@ static __always_inline __u64 walk_stack(struct walk *walk, __u32 counted)
 	walk->counted = count != 0;
 	walk->hash = mix(walk->image, count);
 	walk->window_begin = walk->window_end = walk->file = 0;
-	walk->stack.depth = 0;
-	/* More than the frames: the interpreter's own lie between. */
-	for (__u32 turn = 0; turn < GPUHEAP_MAX_FRAMES / WALK_STEP + 2; turn++)
+	walk->frames = walk->implausible = 0;
+	for (__u32 turn = 0; turn < WALK_STEPS; turn++)
 		if (walk_frames())
 			break;
-	if (!walk->stack.depth)
+	if (!walk->frames)
 		return STACK_EMPTY;
-	walk->stack.truncated = walk->frame != 0;
+	walk->stack.depth = walk->frames < GPUHEAP_MAX_FRAMES ? walk->frames : GPUHEAP_MAX_FRAMES;
+	walk->stack.cut = walk->frames - walk->stack.depth;
+	walk->stack.endless = walk->frame != 0;
 	return 0;
 }
 
@@ -319,11 +282,16 @@ static __always_inline __u64 keep_stack(struct walk *walk)
 
 	if (!walk)
 		return STACK_FAULT;
-	walk->hash = mix(walk->image, walk->stack.truncated);
+	straighten();
+	walk->hash = mix(walk->image, ((__u64)walk->stack.cut << 1) | walk->stack.endless);
 	walk->named = walk->unnamed = 0;
 	for (__u32 turn = 0; turn < GPUHEAP_MAX_FRAMES / NAME_STEP + 1; turn++)
 		if (name_frames())
 			break;
+	if (walk->implausible) {
+		lost(LOSS_IMPLAUSIBLE_STACK);
+		return STACK_IMPLAUSIBLE;
+	}
 	if (walk->hash < STACK_REASONS)
 		walk->hash += STACK_REASONS;
 	error = bpf_map_update_elem(&stacks, &walk->hash, &walk->stack, BPF_NOEXIST);
@@ -350,7 +318,7 @@ __noinline __u64 python_stack(void)
 	reason = walk_stack(walk, 1);
 	if (reason)
 		return reason;
-	if (walk->stack.truncated)
+	if (walk->stack.cut || walk->stack.endless)
 		lost(LOSS_TRUNCATED_STACK);
 	seen = walk->hash;
 	known = bpf_map_lookup_elem(&known_stacks, &seen);

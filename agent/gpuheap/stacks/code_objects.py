@@ -4,6 +4,7 @@
 Everything was copied while its process ran, so names and lines are there after it has gone.
 """
 
+import sys
 from dataclasses import dataclass
 from typing import Final
 
@@ -12,19 +13,20 @@ from gpuheap.heap.model import Frame
 from .line_table import line_of
 
 CUT: Final = "…"
-"""Ends a name that was longer than what the kernel side copies."""
+"""Stands where a name that was longer than what the kernel side copies is cut."""
 
-_ENCODINGS: Final = {1: "latin-1", 2: "utf-16-le", 4: "utf-32-le"}
+_WIDTHS: Final = (1, 2, 4)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CodeObject:
-    """`lines` is co_linetable, or its beginning."""
+    """`lines` is its line table, or the beginning of that; `lines_format` says what is in it (`LinesFormat`)."""
 
     name: str
     file: str
     first_line: int
     lines: bytes
+    lines_format: int
 
     @property
     def is_trampoline(self) -> bool:
@@ -33,17 +35,29 @@ class CodeObject:
 
     def frame(self, instruction: int) -> Frame:
         """The frame that executes the instruction at this byte offset."""
-        return Frame(
-            function=self.name, file=self.file, line=line_of(self.lines, self.first_line, instruction)
-        )
+        line = line_of(self.lines, self.first_line, instruction, self.lines_format)
+        return Frame(function=self.name, file=self.file, line=line)
 
 
-def text(data: bytes, length: int, state: int) -> str:
-    """A PyUnicode's characters. `length` is in characters; `data` may hold fewer, which the result then shows."""
-    width = state >> 2 & 7
-    encoding = _ENCODINGS.get(width)
-    if encoding is None:
+def text(data: bytes, length: int, width: int, *, last: bool = False) -> str:
+    """A PyUnicode's characters, each `width` bytes of `data`. Empty when there is no such width.
+
+    `length` is in characters; `data` may hold fewer, the first ones or the `last` ones, which the result then shows.
+    """
+    if width not in _WIDTHS:
         return ""
-    kept = min(length * width, (len(data) - 1) // width * width)
-    characters = data[:kept].decode(encoding, errors="replace")
-    return characters + CUT if kept < length * width else characters
+    kept = min(length, (len(data) - 1) // width)
+    points = (int.from_bytes(data[i * width : (i + 1) * width], "little") for i in range(kept))
+    characters = "".join(_character(point) for point in points)
+    if kept == length:
+        return characters
+    return CUT + characters if last else characters + CUT
+
+
+def _character(point: int) -> str:
+    """Paths that are no UTF-8 hold their odd bytes as surrogates (PEP 383): they are shown as Python writes bytes."""
+    if 0xDC80 <= point <= 0xDCFF:
+        return f"\\x{point - 0xDC00:02x}"
+    if 0xD800 <= point <= 0xDFFF:
+        return f"\\u{point:04x}"
+    return chr(point) if point <= sys.maxunicode else "\ufffd"

@@ -9,6 +9,7 @@ from enum import IntEnum, IntFlag
 from typing import ClassVar, Final
 
 MAX_FRAMES: Final = 64
+INNER_FRAMES: Final = 32
 NAME_BYTES: Final = 256
 LINES_BYTES: Final = 4096
 PAGE_BYTES: Final = 4096
@@ -43,17 +44,22 @@ class Interpreter(ctypes.Structure):
     _fields_: ClassVar = [
         ("runtime", ctypes.c_uint64),
         ("interpreters_head", ctypes.c_uint32),
+        ("interpreter_next", ctypes.c_uint32),
         ("threads_head", ctypes.c_uint32),
         ("code_generation", ctypes.c_uint32),
         ("thread_next", ctypes.c_uint32),
         ("thread_id", ctypes.c_uint32),
         ("thread_frame", ctypes.c_uint32),
+        ("thread_cframe", ctypes.c_uint32),
         ("cframe_frame", ctypes.c_int32),
+        ("frames_apart", ctypes.c_uint32),
         ("frame_code", ctypes.c_uint32),
         ("frame_previous", ctypes.c_uint32),
         ("frame_instruction", ctypes.c_uint32),
-        ("frame_owner", ctypes.c_uint32),
+        ("instruction_unit", ctypes.c_uint32),
+        ("frame_owner", ctypes.c_int32),
         ("frame_entry", ctypes.c_int32),
+        ("frame_bytecode", ctypes.c_uint32),
         ("frame_versioned", ctypes.c_uint32),
         ("version", ctypes.c_uint32),
         ("code_first_line", ctypes.c_uint32),
@@ -62,12 +68,19 @@ class Interpreter(ctypes.Structure):
         ("code_lines", ctypes.c_uint32),
         ("code_instructions", ctypes.c_uint32),
         ("code_tag", ctypes.c_uint32),
+        ("code_bytecodes", ctypes.c_uint32),
+        ("code_counter", ctypes.c_uint32),
+        ("object_type", ctypes.c_uint32),
+        ("type_name", ctypes.c_uint32),
+        ("type_flags", ctypes.c_uint32),
         ("string_length", ctypes.c_uint32),
         ("string_state", ctypes.c_uint32),
+        ("string_kind", ctypes.c_uint32),
         ("string_ascii", ctypes.c_uint32),
         ("string_compact", ctypes.c_uint32),
-        ("code_counter", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("bytes_size", ctypes.c_uint32),
+        ("bytes_data", ctypes.c_uint32),
+        ("lines_format", ctypes.c_uint32),
     ]
 
 
@@ -82,7 +95,9 @@ class Frame(ctypes.Structure):
 class Stack(ctypes.Structure):
     _fields_: ClassVar = [
         ("depth", ctypes.c_uint32),
-        ("truncated", ctypes.c_uint32),
+        ("cut", ctypes.c_uint32),
+        ("endless", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
         ("frames", Frame * MAX_FRAMES),
     ]
 
@@ -226,10 +241,12 @@ class CodeEvent(ctypes.Structure):
         ("code", ctypes.c_uint64),
         ("first_line", ctypes.c_uint32),
         ("name_length", ctypes.c_uint32),
-        ("name_state", ctypes.c_uint32),
+        ("name_width", ctypes.c_uint32),
         ("file_length", ctypes.c_uint32),
-        ("file_state", ctypes.c_uint32),
+        ("file_width", ctypes.c_uint32),
         ("lines_bytes", ctypes.c_uint32),
+        ("lines_format", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
         ("lines_address", ctypes.c_uint64),
         ("name", ctypes.c_uint8 * NAME_BYTES),
         ("file", ctypes.c_uint8 * NAME_BYTES),
@@ -323,6 +340,8 @@ class StackReason(IntEnum):
     NO_ROOM = 4
     EMPTY = 5
     NO_SITE = 6
+    UNSEARCHED = 7
+    IMPLAUSIBLE = 8
     REASONS = 16
 
 
@@ -352,6 +371,8 @@ class Loss(IntEnum):
     UNKNOWN_DEVICE = 20
     SNAPSHOT_RING_FULL = 21
     SNAPSHOT_RATE = 22
+    THREAD_UNSEARCHED = 23
+    IMPLAUSIBLE_STACK = 24
 
 
 class FrameFlag(IntFlag):

@@ -1,14 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The name that a shared library gives itself (DT_SONAME), with four small reads.
+"""What a library or program says of itself for the dynamic linker: its name, and whether it exports a symbol.
 
-Every library that any process maps is looked at once, so this must cost microseconds; what the libraries hold is read
-by `gpuheap.stacks.elf` when the name is of interest. The files belong to other people's processes: whatever is
+Every file that any process maps is looked at once, so this must cost microseconds: a few small reads. What they hold is
+read by `gpuheap.stacks.elf` when that is of interest. The files belong to other people's processes: whatever is
 in them, the work is bounded.
 """
 
 import os
 import struct
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Final
 
 MAX_ENTRIES: Final = 512
@@ -18,38 +19,102 @@ _HEAD_BYTES: Final = (
     4096  # the header, and behind it, in every file that a linker writes, the program headers
 )
 _MAGIC: Final = b"\x7fELF\x02\x01"  # 64-bit, little-endian
-_SHARED: Final = 3
+_PROGRAM, _SHARED = 2, 3
 _HEADER: Final = struct.Struct("<16xHHIQQQIHHH")  # Elf64_Ehdr up to e_phnum
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
 _ENTRY: Final = struct.Struct("<QQ")  # Elf64_Dyn
 _LOAD, _DYNAMIC = 1, 2
-_NULL, _STRTAB, _SONAME = 0, 5, 14
+_NULL, _STRTAB, _SYMTAB, _SONAME, _GNU_HASH = 0, 5, 6, 14, 0x6FFFFEF5
+_SYMBOL: Final = struct.Struct("<IBBHQQ")  # Elf64_Sym
+_HASH_HEAD: Final = struct.Struct("<4I")  # buckets, first symbol, words of the filter, its shift
+MAX_CHAIN: Final = 256
+"""Symbols in one bucket; real ones have about four."""
 
 
-def soname(fd: int) -> str | None:
-    """Of the open file; None for what is no shared library, or has none. Raises OSError."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Dynamic:
+    """The dynamic section of an open file: values by tag, and where addresses are in the file."""
+
+    fd: int
+    values: Mapping[int, int]
+    segments: Sequence[tuple[int, ...]]
+
+    def offset(self, tag: int) -> int | None:
+        """Of what this tag's value is the address of."""
+        address = self.values.get(tag)
+        if address is None:
+            return None
+        for kind, _, offset, start, _, size, _, _ in self.segments:
+            if kind == _LOAD and start <= address < start + size:
+                return offset + address - start
+        return None
+
+    @property
+    def soname(self) -> str | None:
+        """The name that a shared library gives itself."""
+        strings, name = self.offset(_STRTAB), self.values.get(_SONAME)
+        return None if strings is None or name is None else _text(self.fd, strings + name)
+
+    def exports(self, name: str) -> bool:
+        """Whether the hash table for the dynamic linker (DT_GNU_HASH) has a symbol of this name."""
+        table, symbols, strings = (self.offset(tag) for tag in (_GNU_HASH, _SYMTAB, _STRTAB))
+        if table is None or symbols is None or strings is None:
+            return False
+        head = _read(self.fd, _HASH_HEAD.size, table)
+        if len(head) < _HASH_HEAD.size:
+            return False
+        buckets, first, words, shift = _HASH_HEAD.unpack(head)
+        if not buckets or not words:
+            return False
+        wanted = _hash(name)
+        table += _HASH_HEAD.size
+        mask = 1 << wanted % 64 | 1 << (wanted >> (shift & 31)) % 64
+        if _number(self.fd, table + 8 * (wanted // 64 % words), 8) & mask != mask:
+            return False
+        table += 8 * words
+        begin = _number(self.fd, table + 4 * (wanted % buckets), 4)
+        table += 4 * buckets
+        for place in range(begin, begin + MAX_CHAIN) if begin >= first else ():
+            found = _number(self.fd, table + 4 * (place - first), 4)
+            if found | 1 == wanted | 1:
+                text = _number(self.fd, symbols + place * _SYMBOL.size, 4)
+                if _text(self.fd, strings + text) == name:
+                    return True
+            if found & 1:
+                break
+        return False
+
+
+def dynamic(fd: int) -> Dynamic | None:
+    """Of the open file; None for what is no program or shared library, or has none. Raises OSError."""
     head = os.pread(fd, _HEAD_BYTES, 0)
     if len(head) < _HEADER.size or not head.startswith(_MAGIC):
         return None
     kind, _, _, _, table, _, _, _, entry_bytes, count = _HEADER.unpack_from(head)
-    if kind != _SHARED or entry_bytes != _SEGMENT.size or table + count * _SEGMENT.size > len(head):
+    if kind not in (_PROGRAM, _SHARED) or entry_bytes != _SEGMENT.size:
+        return None
+    if table + count * _SEGMENT.size > len(head):
         return None
     segments = [_SEGMENT.unpack_from(head, table + i * _SEGMENT.size) for i in range(count)]
-    dynamic = next((segment for segment in segments if segment[0] == _DYNAMIC), None)
-    if dynamic is None:
+    section = next((segment for segment in segments if segment[0] == _DYNAMIC), None)
+    if section is None:
         return None
-    strings = name = None
-    for tag, value in _entries(fd, offset=dynamic[2], size=dynamic[5]):
-        if tag == _STRTAB:
-            strings = value
-        elif tag == _SONAME:
-            name = value
-    if strings is None or name is None:
-        return None
-    for kind, _, offset, address, _, size, _, _ in segments:
-        if kind == _LOAD and address <= strings < address + size:
-            return _text(fd, offset + strings - address + name)
-    return None
+    values = dict(_entries(fd, offset=section[2], size=section[5]))
+    return Dynamic(fd=fd, values=values, segments=segments)
+
+
+def soname(fd: int) -> str | None:
+    """The name of the library in the open file; None for what is no library, or has none. Raises OSError."""
+    found = dynamic(fd)
+    return found.soname if found else None
+
+
+def _hash(name: str) -> int:
+    """That of DT_GNU_HASH."""
+    value = 5381
+    for byte in name.encode():
+        value = value * 33 + byte & 0xFFFFFFFF
+    return value
 
 
 def _entries(fd: int, *, offset: int, size: int) -> Iterator[tuple[int, int]]:
@@ -63,6 +128,10 @@ def _entries(fd: int, *, offset: int, size: int) -> Iterator[tuple[int, int]]:
 def _text(fd: int, offset: int) -> str | None:
     text, end, _ = _read(fd, MAX_NAME_BYTES, offset).partition(b"\0")
     return os.fsdecode(text) if end else None
+
+
+def _number(fd: int, offset: int, size: int) -> int:
+    return int.from_bytes(_read(fd, size, offset), "little")
 
 
 def _read(fd: int, count: int, offset: int) -> bytes:

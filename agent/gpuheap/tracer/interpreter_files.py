@@ -11,16 +11,21 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Final
 
-from gpuheap.stacks.cpython import COUNTING, DEBUG_OFFSETS_BYTES, Layout, Unsupported, code_counter, layout
+from gpuheap.stacks.cpython import COUNTING, FIRST_EXPORTED, Unsupported, code_counter, layout
+from gpuheap.stacks.cpython_layouts import Layout
+from gpuheap.stacks.debug_offsets import DEBUG_OFFSETS_BYTES
 from gpuheap.stacks.elf import MAX_OBJECT_BYTES, Symbol, read
 
 from .abi import Interpreter
+from .dynamic_section import dynamic
 from .mappings import Mapping
 
 NAME: Final = re.compile(r"^(lib)?python\d?")
 PROGRAM: Final = re.compile(r"^python3(\.\d+)?t?$")
 RUNTIME: Final = "_PyRuntime"
 VERSION: Final = "Py_Version"
+EVALUATE: Final = "PyEval_EvalFrameEx"
+"""In every CPython since 2.5."""
 START: Final = "Py_InitializeFromConfig"
 """Every way to start an interpreter goes through it: Py_Main, Py_Initialize, and programs that embed one."""
 
@@ -54,6 +59,19 @@ class InterpreterFile:
 def looks_like_interpreter(path: str) -> bool:
     """Whether a mapped file is worth opening."""
     return bool(NAME.match(path.rpartition("/")[2]))
+
+
+def holds_interpreter(path: Path) -> bool:
+    """Whether a file of any name exports an interpreter: a program that embeds one does, for extension modules.
+
+    Raises OSError.
+    """
+    fd = os.open(path, os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+    try:
+        found = dynamic(fd)
+        return found is not None and found.exports(RUNTIME)
+    finally:
+        os.close(fd)
 
 
 def installed_interpreters(commands: Iterable[str] = ()) -> list[Path]:
@@ -108,12 +126,19 @@ def _is_elf(path: Path) -> bool:
 def interpreter_file(path: Path) -> InterpreterFile | None:
     """The interpreter in this file; None if it is none. Raises NotUsable, or Unsupported for a version not known."""
     contents = {RUNTIME: DEBUG_OFFSETS_BYTES, VERSION: 8}
-    elf = read(path, frozenset({RUNTIME, VERSION, START}), contents)
+    elf = read(path, frozenset({RUNTIME, VERSION, START, EVALUATE, *FIRST_EXPORTED.values()}), contents)
+    if EVALUATE not in elf.symbols:
+        return None
+    number = elf.contents.get(VERSION, b"")
+    found = layout(
+        struct.unpack("<Q", number)[0] if len(number) == 8 else None,
+        elf.symbols.keys(),
+        elf.contents.get(RUNTIME, b""),
+    )
     runtime, start = elf.symbols.get(RUNTIME), elf.symbols.get(START)
     if runtime is None or start is None or start.offset is None:
-        return None
-    version, found = layout(_version(elf.contents.get(VERSION, b"")), elf.contents.get(RUNTIME, b""))
-    return InterpreterFile(version=version, layout=found, start=start, runtime=runtime)
+        raise Unsupported(f"a CPython without {RUNTIME if runtime is None else START} is not supported")
+    return InterpreterFile(version=found.version, layout=found.layout, start=start, runtime=runtime)
 
 
 def with_code_counter(file: InterpreterFile, path: Path) -> InterpreterFile:
@@ -125,17 +150,10 @@ def with_code_counter(file: InterpreterFile, path: Path) -> InterpreterFile:
     return replace(file, layout=replace(file.layout, code_counter=counter))
 
 
-def _version(content: bytes) -> tuple[int, int] | None:
-    """PY_VERSION_HEX, as 3.11 and newer export it."""
-    if len(content) != 8:
-        return None
-    number = struct.unpack("<Q", content)[0]
-    return number >> 24 & 0xFF, number >> 16 & 0xFF
-
-
 __all__ = [
     "InterpreterFile",
     "Unsupported",
+    "holds_interpreter",
     "installed_interpreters",
     "interpreter_file",
     "looks_like_interpreter",

@@ -13,13 +13,14 @@ from gpuheap.stacks.code_objects import CodeObject, text
 from gpuheap.stacks.merge import Run
 
 from . import libbpf
-from .abi import LINES_BYTES, CodeEvent, FrameFlag, Stack, StackReason
+from .abi import INNER_FRAMES, LINES_BYTES, CodeEvent, FrameFlag, Stack, StackReason
 from .process_memory import read_memory
 
 MAX_LINES_BYTES: Final = 1 << 20
 
-CUT_FRAME: Final = "<outer frames cut>"
 LOST_NAME: Final = "<name lost>"
+NO_OUTERMOST: Final = "<outer frames cut>"
+"""Of a stack so deep that its outer end was not reached."""
 
 _REASONS: Final = {
     StackReason.NO_INTERPRETER: "<native stack not captured>",
@@ -28,6 +29,8 @@ _REASONS: Final = {
     StackReason.NO_ROOM: "<no room for the stack>",
     StackReason.EMPTY: "<no Python function on the stack>",
     StackReason.NO_SITE: "<too many places>",
+    StackReason.UNSEARCHED: "<too many Python threads>",
+    StackReason.IMPLAUSIBLE: "<not the Python that it says>",
 }
 
 
@@ -47,10 +50,11 @@ class Names:
 
     def describe(self, event: CodeEvent) -> None:
         self._codes[event.image, event.code] = CodeObject(
-            name=text(bytes(event.name), event.name_length, event.name_state),
-            file=text(bytes(event.file), event.file_length, event.file_state),
+            name=text(bytes(event.name), event.name_length, event.name_width),
+            file=text(bytes(event.file), event.file_length, event.file_width, last=True),
             first_line=event.first_line,
             lines=_lines(event),
+            lines_format=event.lines_format,
         )
 
     def stack(self, image: int, key: int, missing: str | None = None) -> tuple[NamedFrame, ...]:
@@ -83,24 +87,42 @@ class Names:
 
     def _named(self, image: int, stack: Stack) -> tuple[Run, ...]:
         runs: list[Run] = []
-        frames: list[NamedFrame] = []
+        run = _Inwards()
         lost = False
-        for frame in stack.frames[: stack.depth]:
+        for place, frame in enumerate(stack.frames[: stack.depth]):
+            if place == INNER_FRAMES and stack.cut:
+                run.cut(f"<… {stack.cut} frames cut>")
             code = self._codes.get((image, frame.code))
             if code is None:
                 lost = True
-                frames.append(unknown(LOST_NAME))
+                run.frames.append(unknown(LOST_NAME))
             elif not code.is_trampoline:
-                frames.append(code.frame(frame.instruction))
+                run.frames.append(code.frame(frame.instruction))
             if frame.flags & FrameFlag.OUTERMOST:
-                runs.append(Run(frames=tuple(reversed(frames))))
-                frames = []
+                runs.append(run.whole())
+                run = _Inwards()
         self.unnamed += lost
-        if stack.truncated:
-            frames.append(unknown(CUT_FRAME))
-        if frames:
-            runs.append(Run(frames=tuple(reversed(frames)), cut_at=0 if stack.truncated else None))
+        if stack.endless:
+            run.cut(NO_OUTERMOST)
+        if run.frames:
+            runs.append(run.whole())
         return tuple(reversed(runs))
+
+
+class _Inwards:
+    """A run that is put together from its innermost frame on."""
+
+    def __init__(self) -> None:
+        self.frames: list[NamedFrame] = []
+        self._cut: int | None = None
+
+    def cut(self, name: str) -> None:
+        self._cut = len(self.frames)
+        self.frames.append(unknown(name))
+
+    def whole(self) -> Run:
+        cut_at = None if self._cut is None else len(self.frames) - 1 - self._cut
+        return Run(frames=tuple(reversed(self.frames)), cut_at=cut_at)
 
 
 def _lines(event: CodeEvent) -> bytes:

@@ -27,6 +27,7 @@ from .errors import AttachError
 from .interpreter_files import (
     InterpreterFile,
     Unsupported,
+    holds_interpreter,
     installed_interpreters,
     interpreter_file,
     looks_like_interpreter,
@@ -95,13 +96,13 @@ class Probes:
 
         Looked at also when the interpreter is known: it may have started while the probe was being set.
         """
-        if looks_like_interpreter(new.path):
+        if looks_like_interpreter(new.path) or new.file in self._interpreters:
             self.look_at(new.pid)
             if new.file not in self._interpreters:
                 self._left_behind(new.mapping, self._interpreter)
         elif self._may_be_driver(new.mapping):
             before = len(self._probed)
-            self._opened(new.mapping, new.pid, self._driver)
+            self._opened(new.mapping, new.pid, partial(self._driver, user=(new.mapping, new.pid)))
             self.drivers_found_late += len(self._probed) - before
 
     def is_driver(self, file: FileId) -> bool:
@@ -127,12 +128,12 @@ class Probes:
         for mapping in mappings(pid):
             if not mapping.executable:
                 continue
-            if looks_like_interpreter(mapping.path):
+            if looks_like_interpreter(mapping.path) or mapping.file in self._interpreters:
                 if mapping.file not in self._interpreters:
                     self._opened(mapping, pid, partial(self._interpreter, user=(mapping, pid)))
                 self._place(self._interpreters.get(mapping.file), mapping, pid)
             elif self._may_be_driver(mapping):
-                self._opened(mapping, pid, self._driver)
+                self._opened(mapping, pid, partial(self._driver, user=(mapping, pid)))
 
     def _place(self, file: InterpreterFile | None, mapping: MappedFile, pid: int) -> None:
         here = file.in_process(mapping) if file else None
@@ -169,11 +170,16 @@ class Probes:
         except OSError as error:
             LOGGER.info("not probed file=%s reason=%s", path, error.strerror)
 
-    def _driver(self, file: FileId, path: Path, name: str) -> None:
-        """Raises OSError."""
+    def _driver(
+        self, file: FileId, path: Path, name: str, user: tuple[MappedFile, int] | None = None
+    ) -> None:
+        """Or an interpreter, which programs hold under any name. Raises OSError."""
         if file in self._drivers:
             return
         if not looks_like_driver(path, name):
+            if holds_interpreter(path):
+                self._interpreter(file, path, name, user)
+                return
             if len(self._others) >= MAX_OTHERS:
                 self._others.clear()
             self._others.add((file, name))
