@@ -7,7 +7,7 @@ reader with SIGBUS. Everything here is bounded, whatever the file says of itself
 
 import os
 import struct
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Final, NamedTuple, Protocol
@@ -23,6 +23,9 @@ MAX_SECTION_NAMES_BYTES: Final = 1 << 20
 MAX_NOTES_BYTES: Final = 64 << 10
 MAX_BUILD_ID_BYTES: Final = 64
 
+SECTIONS: Final = frozenset(
+    {".eh_frame", ".symtab", ".dynsym", ".gnu_debugdata", ".gnu_debuglink", ".note.gnu.build-id"}
+)
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")  # Elf64_Ehdr
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
 _SECTION: Final = struct.Struct("<IIQQQQIIQQ")  # Elf64_Shdr
@@ -149,12 +152,16 @@ class ElfImage:
 
     @cached_property
     def sections(self) -> Mapping[str, Section]:
-        """By name; of two with one name the first. None for a file whose section headers were stripped."""
-        return dict(reversed([(name, section) for name, section in self._named_sections() if name]))
+        """Those that anybody asks for, by name. None for a file whose section headers were stripped."""
+        return dict(self._named_sections())
 
-    @cached_property
-    def numbered_sections(self) -> list[Section]:
-        return [section for _, section in self._named_sections()]
+    def section(self, number: int) -> Section | None:
+        """By its place in the table, as other sections refer to it."""
+        offset, size, _, _ = self._section_table
+        if not offset or size != _SECTION.size or not 0 <= number < MAX_SECTIONS:
+            return None
+        data = self.source.read(offset + number * size, size)
+        return _section(_SECTION.unpack(data)) if len(data) == size else None
 
     def contents(self, section: Section, limit: int) -> bytes:
         """Of a section; none when it is larger than `limit`."""
@@ -165,46 +172,37 @@ class ElfImage:
     @cached_property
     def build_id(self) -> bytes:
         """As the linker wrote it; empty if it did not."""
-        ranges = self._notes or [
-            (section.offset, section.size)
-            for name, section in self.sections.items()
-            if name == ".note.gnu.build-id"
-        ]
-        for offset, size in ranges:
+        section = self.sections.get(".note.gnu.build-id")
+        for offset, size in self._notes or ([(section.offset, section.size)] if section else []):
             found = _build_id(self.source.read(offset, min(size, MAX_NOTES_BYTES)))
             if found:
                 return found
         return b""
 
-    def _named_sections(self) -> list[tuple[str, Section]]:
+    def _named_sections(self) -> Iterator[tuple[str, Section]]:
         offset, size, count, names = self._section_table
         if not offset or size != _SECTION.size:
-            return []
+            return
         first = self.source.read(offset, size)
         if len(first) < size:
-            return []
+            return
         # As many as do not fit into the header are in the first, unused entry.
         count = count or _SECTION.unpack(first)[5]
-        names = _SECTION.unpack(first)[6] if names == 0xFFFF else names
+        text = self.section(_SECTION.unpack(first)[6] if names == 0xFFFF else names)
+        if text is None:
+            return
+        strings = self.contents(text, MAX_SECTION_NAMES_BYTES)
         table = self.source.read(offset, min(count, MAX_SECTIONS) * size)
-        entries = list(_SECTION.iter_unpack(table[: len(table) // size * size]))
-        text = b""
-        if names < len(entries) and entries[names][5] <= MAX_SECTION_NAMES_BYTES:
-            text = self.source.read(entries[names][4], entries[names][5])
-        return [
-            (
-                _name(text, entry[0]),
-                Section(
-                    kind=entry[1],
-                    address=entry[3],
-                    offset=entry[4],
-                    size=entry[5],
-                    link=entry[6],
-                    entry_size=entry[9],
-                ),
-            )
-            for entry in entries
-        ]
+        for entry in _SECTION.iter_unpack(table[: len(table) // size * size]):
+            name = _name(strings, entry[0])
+            if name in SECTIONS:
+                yield name, _section(entry)
+
+
+def _section(entry: tuple[int, ...]) -> Section:
+    return Section(
+        kind=entry[1], address=entry[3], offset=entry[4], size=entry[5], link=entry[6], entry_size=entry[9]
+    )
 
 
 def _name(text: bytes, place: int) -> str:

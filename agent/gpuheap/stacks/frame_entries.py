@@ -25,12 +25,15 @@ from .elf_image import SHT_NOBITS, ElfImage
 MAX_ENTRY_BYTES: Final = 256 << 10
 MAX_SCANNED_ENTRIES: Final = 200_000
 MAX_SCANNED_BYTES: Final = 64 << 20
-MAX_KEPT_COMMON_ENTRIES: Final = 4096
+MAX_KEPT_COMMON_BYTES: Final = 1 << 20
 
 _TABLE_ENTRY: Final = struct.Struct("<ii")
 _TABLE_ENCODING: Final = 0x3B  # 32-bit numbers, signed, from the header's beginning: what all linkers write
 _COUNT_ENCODING: Final = 0x03
 _LONG_LENGTH: Final = 0xFFFFFFFF
+_ENTRY_BYTES: Final = 256
+"""About what an entry takes besides its instructions."""
+
 _HEAD_BYTES: Final = 64
 """Most entries are no longer, and are had in one read."""
 
@@ -65,10 +68,16 @@ class FrameEntries:
     def __init__(self, image: ElfImage) -> None:
         self._image = image
         self._common: dict[int, CommonEntry] = {}
+        self._common_bytes = 0
         self._table: tuple[int, int, int] | None = None  # its address, the entries, what they count from
         self._scanned: tuple[array[int], array[int]] | None = None  # first addresses, and places of entries
         if image.frame_header is not None:
             self._table = self._header_table(image.frame_header[0])
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory this takes."""
+        return self._common_bytes + (16 * len(self._scanned[0]) if self._scanned else 0)
 
     def at(self, address: int) -> Entry | None:
         """None if no entry covers the address. Raises Malformed."""
@@ -177,10 +186,12 @@ class FrameEntries:
     def _common_entry(self, place: int) -> CommonEntry:
         found = self._common.get(place)
         if found is None:
-            if len(self._common) >= MAX_KEPT_COMMON_ENTRIES:
-                self._common.clear()
             data, address = self._body(place)
             found = self._common[place] = _common_entry(data, address)
+            self._common_bytes += _ENTRY_BYTES + len(data)
+            if self._common_bytes > MAX_KEPT_COMMON_BYTES:
+                self._common.clear()
+                self._common_bytes = 0
         return found
 
 

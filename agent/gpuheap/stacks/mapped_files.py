@@ -14,7 +14,7 @@ from contextlib import suppress
 from functools import cached_property
 from pathlib import Path
 from typing import Final
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from .dwarf import Malformed
 from .elf import NotUsable
@@ -22,10 +22,13 @@ from .elf_image import ElfImage, Memory, OpenFile, Source
 from .frame_entries import FrameEntries
 from .frame_rules import Budget, Rules, rules_at
 
-MAX_KEPT_RULES: Final = 32_768
-"""For one file; then it begins anew. A training process needs some hundreds of its largest library."""
+MAX_KEPT_BYTES: Final = 32 << 20
+"""Of rules, for all files together; then all begin anew. A training process needs one or two MiB."""
 
 SHARE_OF_OPEN_FILES: Final = 0.5
+
+_RULES_BYTES: Final = 512
+"""About what the rules for one place take, besides expressions."""
 
 _OPENAT2: Final = 437
 _RESOLVE_NO_MAGICLINKS: Final = 0x02
@@ -38,15 +41,39 @@ class TooManyOpenFiles(Exception):
     """The share of open files that memory maps may hold is used up."""
 
 
+class Room:
+    """What may be kept of several files."""
+
+    def __init__(self, limit: int = MAX_KEPT_BYTES) -> None:
+        self._limit = limit
+        self._kept = 0
+        self._files: WeakSet[MappedFile] = WeakSet()
+
+    def add(self, file: "MappedFile") -> None:
+        self._files.add(file)
+
+    def take(self, size: int) -> None:
+        """Some bytes more; has all files forget what they keep when there is no room."""
+        self._kept += size
+        if self._kept > self._limit:
+            for file in self._files:
+                file.forget()
+            self._kept = 0
+
+
 class MappedFile:
     """One file: its code's unwind rules by address as linked. What its symbols are is symbols.py's."""
 
-    def __init__(self, source: Source, path: str, root: OpenFile | None = None) -> None:
+    def __init__(
+        self, source: Source, path: str, root: OpenFile | None = None, room: Room | None = None
+    ) -> None:
         self.source = source
         self.path = path
         self.root = root
         """The root folder of a process that maps it, in which it may have a file with debug information."""
         self._rules: dict[int, Rules | Malformed | None] = {}
+        self._room = room or Room()
+        self._room.add(self)
 
     @cached_property
     def image(self) -> ElfImage | None:
@@ -65,22 +92,33 @@ class MappedFile:
         try:
             found = self._rules[address]
         except KeyError:
-            found = self._found(address, budget)
-            if len(self._rules) >= MAX_KEPT_RULES:
-                self._rules.clear()
+            found, size = self._found(address, budget)
+            self._room.take(size)
             self._rules[address] = found
         if isinstance(found, Malformed):
             raise found
         return found
 
-    def _found(self, address: int, budget: Budget) -> Rules | Malformed | None:
-        if self._entries is None:
-            return None
+    def forget(self) -> None:
+        """What is kept of it: it can be read again."""
+        self._rules.clear()
+        self.__dict__.pop("_entries", None)
+
+    def _found(self, address: int, budget: Budget) -> tuple[Rules | Malformed | None, int]:
+        """The rules, and about how much more memory is in use for them."""
+        entries = self._entries
+        if entries is None:
+            return None, _RULES_BYTES
+        before = entries.kept_bytes
         try:
-            entry = self._entries.at(address)
-            return rules_at(entry, address, budget) if entry is not None else None
+            entry = entries.at(address)
+            found = rules_at(entry, address, budget) if entry is not None else None
         except Malformed as error:
-            return error.with_traceback(None)  # which would keep all that it was raised in
+            # Without the traceback, which would keep all that it was raised in.
+            return error.with_traceback(None), _RULES_BYTES + max(0, entries.kept_bytes - before)
+        expressions = sum(len(rule[3]) for rule in found.others) if found is not None else 0
+        expressions += len(found.cfa_expression or b"") if found is not None else 0
+        return found, _RULES_BYTES + expressions + max(0, entries.kept_bytes - before)
 
 
 class MappedFiles:
@@ -89,6 +127,7 @@ class MappedFiles:
     def __init__(self, limit: int | None = None) -> None:
         self._limit = limit or int(resource.getrlimit(resource.RLIMIT_NOFILE)[0] * SHARE_OF_OPEN_FILES)
         self._files: WeakValueDictionary[Identity, MappedFile] = WeakValueDictionary()
+        self._room = Room()
 
     def __len__(self) -> int:
         return len(self._files)
@@ -103,7 +142,7 @@ class MappedFiles:
         if found is None:
             if len(self._files) >= self._limit:
                 raise TooManyOpenFiles(f"{self._limit} mapped files are open: raise the limit of open files")
-            found = self._files[identity] = MappedFile(source, path, root)
+            found = self._files[identity] = MappedFile(source, path, root, self._room)
         return found
 
 

@@ -12,7 +12,7 @@ from bisect import bisect_right
 from collections import OrderedDict
 from typing import Final, NamedTuple
 
-from .elf_image import SHT_NOBITS, ElfImage, Section, Source
+from .elf_image import SHT_NOBITS, ElfImage, Source
 
 MAX_SYMBOLS: Final = 4_000_000
 MAX_READ: Final = 16_384
@@ -187,10 +187,9 @@ def table_in(image: ElfImage, name: str) -> SymbolTable | None:
     section = image.sections.get(name)
     if section is None or section.kind == SHT_NOBITS or section.entry_size != _SYMBOL.size:
         return None
-    numbered = image.numbered_sections
-    if section.link >= len(numbered):
+    names = image.section(section.link)
+    if names is None or names.kind == SHT_NOBITS:
         return None
-    names: Section = numbered[section.link]
     return SymbolTable(
         image.source,
         (section.offset, section.size),

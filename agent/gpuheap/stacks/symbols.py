@@ -20,10 +20,14 @@ from .symbol_tables import Found, SymbolTable, table_in
 MAX_INDEX_BYTES: Final = 32 << 20
 """Of all files together; then the one that was not asked for longest is indexed anew when it is needed again."""
 
-MAX_KEPT_NAMES: Final = 16_384
+MAX_NAMES_BYTES: Final = 4 << 20
+"""Of one file; then its names are read again."""
 
 MAX_HOSTILE_NAMES: Final = 3
 """Of one file, on which the demangler failed: then its names are shown as they are."""
+
+_NAME_BYTES: Final = 256
+"""About what a name takes besides its text."""
 
 NO_FILE: Final = "[code without a file]"
 NO_MAPPING: Final = "[not mapped]"
@@ -50,11 +54,19 @@ class _FileSymbols:
         self._tables: list[SymbolTable] = []
         self._more = _tables(file)
         self.hostile_names = 0
-        self.names: OrderedDict[int, tuple[Found, str] | None] = OrderedDict()
+        self.names: dict[int, tuple[Found, str] | None] = {}
+        self._names_bytes = 0
 
     @property
     def kept_bytes(self) -> int:
-        return sum(table.kept_bytes for table in self._tables)
+        return self._names_bytes + sum(table.kept_bytes for table in self._tables)
+
+    def keep(self, address: int, named: tuple[Found, str] | None) -> None:
+        self._names_bytes += _NAME_BYTES + (len(named[0].name) + len(named[1]) if named else 0)
+        if self._names_bytes > MAX_NAMES_BYTES:
+            self.names.clear()
+            self._names_bytes = 0
+        self.names[address] = named
 
     def find(self, address: int) -> Found | None:
         for table in self._all():
@@ -122,9 +134,7 @@ class Symbols:
             return symbols.names[place]
         found = symbols.find(place)
         named = (found, self._readable(symbols, _text(found.name))) if found is not None else None
-        if len(symbols.names) >= MAX_KEPT_NAMES:
-            symbols.names.popitem(last=False)
-        symbols.names[place] = named
+        symbols.keep(place, named)
         self._make_room(id(file))
         return named
 
