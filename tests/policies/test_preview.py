@@ -1,0 +1,84 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The pack in a real preview: the stack passes, and a program that breaks each rule is refused rule by rule."""
+
+import re
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from localcloud.cloud import LocalCloud
+from localcloud.engine import CHECKOUT, Engine
+
+pytestmark = pytest.mark.engine
+
+BREAKS_EACH_RULE = """
+import pulumi_kubernetes as kubernetes
+from pulumi_azure_native import containerservice, resources
+
+gpu = {"limits": {"nvidia.com/gpu": "1"}}
+kubernetes.batch.v1.Job("train", metadata={"name": "train", "namespace": "shop"}, spec={"template": {"spec": {
+    "restart_policy": "Never", "containers": [{"name": "train", "image": "i", "resources": gpu}]}}})
+kubernetes.core.v1.Service("open", metadata={"name": "open", "namespace": "gadget"}, spec={
+    "type": "LoadBalancer", "ports": [{"port": 4040}]})
+kubernetes.core.v1.Service("link", metadata={"name": "link", "namespace": "shop", "annotations": {
+    "service.beta.kubernetes.io/azure-pls-visibility": "*",
+    "service.beta.kubernetes.io/azure-pls-auto-approval": "11111111-1111-1111-1111-111111111111",
+    }}, spec={"type": "LoadBalancer", "ports": [{"port": 80}]})
+labels = {"app": "agent"}
+kubernetes.apps.v1.DaemonSet("agent", metadata={"name": "agent", "namespace": "gpuheap"}, spec={
+    "selector": {"match_labels": labels}, "template": {"metadata": {"labels": labels}, "spec": {"containers": [
+    {"name": "agent", "image": "i", "security_context": {"privileged": True}}]}}})
+group = resources.ResourceGroup("group", resource_group_name="group", location="westeurope", tags={"project": "x"})
+containerservice.ManagedCluster("cluster", resource_group_name=group.name, resource_name_="cluster",
+    location="westeurope", dns_prefix="x", identity={"type": "SystemAssigned"},
+    tags={"project": "x", "environment": "prod"}, agent_pool_profiles=[
+    {"name": "system", "mode": "System", "count": 1, "vm_size": "Standard_D4s_v5"}])
+"""
+REFUSALS = {
+    ("gpu-placement", "train"),
+    ("no-public-pyroscope", "open"),
+    ("no-self-approving-link", "link"),
+    ("no-privileged-agent", "agent"),
+    ("tags", "group"),
+    ("protected-cluster", "cluster"),
+}
+VIOLATION = re.compile(r"- \[mandatory\] +([\w-]+) +\(.*: ([\w-]+)\)")
+
+
+def preview(engine: Engine, *flags: str) -> tuple[int, str]:
+    command = ["pulumi", "--non-interactive", "preview", "--stack", engine.stack, "--color", "never"]
+    done = subprocess.run(
+        [*command, "--policy-pack", str(CHECKOUT / "policies"), *flags],
+        cwd=engine.directory,
+        env=engine.cloud.environment(),
+        capture_output=True,
+        text=True,
+        timeout=300,
+    )
+    return done.returncode, done.stdout + done.stderr
+
+
+@pytest.mark.cluster
+def test_the_stack_passes(local_cloud: LocalCloud, tmp_path: Path) -> None:
+    config = tmp_path / "Pulumi.dev.yaml"
+    config.write_bytes((CHECKOUT / "Pulumi.dev.yaml").read_bytes())
+    engine = Engine(cloud=local_cloud)
+    engine.create()
+    code, said = preview(engine, "--config-file", str(config))
+    assert code == 0, said
+    assert "gpuheap@v0.1.0" in said, "the pack took part"
+    assert not VIOLATION.findall(said)
+
+
+@pytest.mark.cluster
+def test_each_rule_is_told_at_the_preview(local_cloud: LocalCloud, tmp_path: Path) -> None:
+    (tmp_path / "__main__.py").write_text(BREAKS_EACH_RULE)
+    options = {"virtualenv": str(CHECKOUT / ".venv")}
+    (tmp_path / "Pulumi.yaml").write_text(f"name: broken\nruntime: {{name: python, options: {options}}}\n")
+    engine = Engine(cloud=local_cloud, stack="broken", directory=tmp_path)
+    engine.create()
+    code, said = preview(engine)
+    assert code != 0, said
+    assert set(VIOLATION.findall(said)) == REFUSALS, said
+    assert "Add to spec.template.spec: tolerations: [{key: nvidia.com/gpu, operator: Exists" in said
