@@ -90,6 +90,9 @@ class Cluster(pulumi.ComponentResource):
             # Certificates and addresses in the kubeconfig may change; as long as this does not, it is the
             # same cluster.
             cluster_identifier=pulumi.Output.concat(args.resource_group_name, "/", args.cluster_name),
+            # What is in our own cluster goes with it: one that was deleted by hand, or does not answer any
+            # more, must not keep the rest from being destroyed. What is in another's would be left there.
+            delete_unreachable=isinstance(args, NewClusterArgs),
             opts=pulumi.ResourceOptions(parent=self, depends_on=self.ready),
         )
         self.register_outputs({"id": self.id})

@@ -42,6 +42,11 @@ AZURE: Final[Mapping[str, str]] = {
     "monitor:DataCollectionRuleAssociation": (
         f"/{{resourceUri}}/{_INSIGHTS}/dataCollectionRuleAssociations/{{associationName}}"
     ),
+    "monitor:ActionGroup": f"{_GROUP}/{_INSIGHTS}/actionGroups/{{actionGroupName}}",
+    "monitor:ActivityLogAlert": f"{_GROUP}/{_INSIGHTS}/activityLogAlerts/{{activityLogAlertName}}",
+    "alertsmanagement:PrometheusRuleGroup": (
+        f"{_GROUP}/providers/Microsoft.AlertsManagement/prometheusRuleGroups/{{ruleGroupName}}"
+    ),
     "dashboard:Grafana": _GRAFANA,
     "dashboard:ManagedPrivateEndpoint": f"{_GRAFANA}/managedPrivateEndpoints/{{managedPrivateEndpointName}}",
 }

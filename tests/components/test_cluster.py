@@ -221,3 +221,11 @@ def test_pools_of_aks_automatic_are_karpenters(automatic: Recording) -> None:
     assert wanted["node.kubernetes.io/instance-type"] == ["Standard_NC96ads_A100_v4"]
     assert wanted["karpenter.sh/capacity-type"] == ["spot"]
     assert wanted["topology.kubernetes.io/zone"] == ["westeurope-1", "westeurope-2"]
+
+
+def test_a_cluster_of_ours_that_is_gone_keeps_nothing_from_being_destroyed(dev: Recording) -> None:
+    assert dev["cluster-kubernetes"].inputs["deleteUnreachable"] == "true"
+
+
+def test_what_is_in_a_cluster_of_others_is_not_forgotten_when_it_does_not_answer(existing: Recording) -> None:
+    assert existing["cluster-kubernetes"].inputs.get("deleteUnreachable") in (None, "false")
