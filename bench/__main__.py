@@ -3,7 +3,7 @@
 
 --quick      nanoseconds a call at depth 20, for each Python of the machine; writes nothing
 --programs   the same calls, and what the kernel says that each BPF program took; writes nothing
---only PART  calls, curves, bystanders or agent; may be repeated; writes nothing
+--only PART  calls, curves, bystanders, agent or native; may be repeated; writes nothing
 """
 
 import argparse
@@ -25,6 +25,7 @@ from bench.bystanders import bystanders
 from bench.calls import calls, quick
 from bench.curves import curves
 from bench.figures import BadMeasurement, Figure, Outcome
+from bench.native_stacks import native_stacks
 from bench.probes import interpreters
 from bench.report import machine, number, rows, show, write
 from bench.workers import WorkerFailed
@@ -40,7 +41,7 @@ MORE: Final[dict[str, Callable[[Built, Path], Iterable[Figure]]]] = {
 }
 """With the newest Python; `calls` goes through all of them."""
 
-PARTS: Final = ("calls", *MORE)
+PARTS: Final = ("calls", *MORE, "native")
 _lock: IO[str] | None = None
 
 FAILURES: Final = (BadMeasurement, BuildFailed, TracerError, WorkerFailed)
@@ -137,6 +138,8 @@ def _parts(console: Console, built: Built, found: dict[str, Path], only: list[st
 def _measured(part: str, built: Built, found: dict[str, Path]) -> Outcome:
     if part == "calls":
         return calls(built, found)
+    if part == "native":
+        return native_stacks(built, list(found.values())[-1])
     return Outcome(figures=list(MORE[part](built, list(found.values())[-1])), notes=[])
 
 

@@ -5,7 +5,6 @@ The C++ runtime's demangler was not made for names that somebody chose to harm i
 or overflow the stack. So it runs in a process of its own, with little memory, few rights and a deadline for each name.
 """
 
-import importlib.util
 import os
 import re
 import select
@@ -70,6 +69,9 @@ class Demangler:
         try:
             fd = self._process.stdout.fileno()
             self._ready = self._ready or self._answer(fd, START_SECONDS) is not None
+            if not self._ready:  # there is no C++ runtime here
+                self.close()
+                return None
             self._process.stdin.write(name.encode() + b"\n")
             answer = self._answer(fd, PATIENCE_SECONDS)
         except OSError:
@@ -93,14 +95,12 @@ class Demangler:
         return b"".join(pieces)[:-1].decode(errors="replace")
 
     def _start(self) -> None:
-        library = importlib.util.find_spec("cxxfilt")
-        if self._closed or library is None or library.origin is None or not sys.executable:
+        if self._closed or not sys.executable:
             return
-        folder = Path(library.origin).parent.parent
         self._ready = False
         try:
             self._process = subprocess.Popen(
-                [sys.executable, "-I", "-S", str(_WORKER), str(folder)],
+                [sys.executable, "-I", "-S", str(_WORKER)],
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.DEVNULL,

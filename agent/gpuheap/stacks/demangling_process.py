@@ -1,40 +1,42 @@
 # SPDX-License-Identifier: Apache-2.0
 """The process that demangles: a name a line from standard input, what it stands for a line to standard output.
 
-It runs alone, without the rest of the package: see demangler.py.
+It runs alone, with no more of Python's library than it needs, as somebody waits for it to start: see demangler.py.
 """
 
 import ctypes
 import os
 import resource
-import signal
 import sys
 
+LIBRARY = "libstdc++.so.6"
 MEMORY_BYTES = 256 << 20
 MAX_ANSWER_BYTES = 64 << 10
 NOBODY = 65534
+SIGKILL = 9
 PR_SET_PDEATHSIG = 1
 """Ended with its parent; prctl(2). Forgotten when the user changes, so it is set after that."""
 
 
 def main() -> int:
-    sys.path.append(sys.argv[1])
-    from cxxfilt import Error, demangle  # type: ignore[import-untyped]
-
+    library, libc = ctypes.CDLL(LIBRARY), ctypes.CDLL(None)
+    demangle = library["__cxa_demangle"]
+    demangle.argtypes = [ctypes.c_char_p, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p]
+    demangle.restype = ctypes.c_void_p
+    libc.free.argtypes = [ctypes.c_void_p]
     _give_up_rights()
-    _write("ready")
+    libc.prctl(PR_SET_PDEATHSIG, SIGKILL)
+    _write(b"ready")
     for line in sys.stdin.buffer:
-        name = line.rstrip(b"\n").decode(errors="replace")
-        try:
-            answer = demangle(name)
-        except Error:
-            answer = name
-        _write(answer)
+        name = line.rstrip(b"\n")
+        found = demangle(name, None, None, None)
+        _write(ctypes.string_at(found) if found else name)
+        libc.free(found)
     return 0
 
 
-def _write(line: str) -> None:
-    sys.stdout.buffer.write(line.encode(errors="replace")[:MAX_ANSWER_BYTES].replace(b"\n", b" ") + b"\n")
+def _write(line: bytes) -> None:
+    sys.stdout.buffer.write(line[:MAX_ANSWER_BYTES] + b"\n")
     sys.stdout.buffer.flush()
 
 
@@ -47,7 +49,6 @@ def _give_up_rights() -> None:
         os.setgroups([])
         os.setresgid(NOBODY, NOBODY, NOBODY)
         os.setresuid(NOBODY, NOBODY, NOBODY)
-    ctypes.CDLL(None).prctl(PR_SET_PDEATHSIG, signal.SIGKILL)
 
 
 if __name__ == "__main__":

@@ -18,11 +18,13 @@ from pathlib import Path
 from typing import Final
 
 from .elf_image import OpenFile
+from .frame_rules import Rules
 from .mapped_files import MappedFile, MappedFiles, TooManyOpenFiles, open_regular, own_vdso
 
 MAX_MAPS_BYTES: Final = 16 << 20
 """65,530 mappings, the kernel's limit unless it was raised, with long names."""
 
+MAX_KEPT_RULES: Final = 4096
 MAX_KNOWN_GAPS: Final = 4096
 _PAGE_BITS: Final = 12
 _WRITABLE: Final = mmap.PROT_READ | mmap.PROT_WRITE
@@ -73,6 +75,8 @@ class MemoryMap:
         self._regions: list[Region] = []
         self._begins: list[int] = []
         self._gaps: set[int] = set()
+        self.rules: dict[int, Rules] = {}
+        """Of code that was met on a stack, by its address here, as long as nothing else is mapped there."""
         with suppress(OSError):
             self._maps = OpenFile(os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_CLOEXEC))
             self._root = OpenFile(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_CLOEXEC))
@@ -104,6 +108,12 @@ class MemoryMap:
             self._gaps.add(page)
         return region
 
+    def keep(self, address: int, rules: Rules) -> None:
+        """For the next stack with this address."""
+        if len(self.rules) >= MAX_KEPT_RULES:
+            self.rules.clear()
+        self.rules[address] = rules
+
     def refresh(self) -> bool:
         """Reads the mappings again: for when the process has mapped something. Whether anything has changed."""
         known = {region: region for region in self._regions}
@@ -113,6 +123,7 @@ class MemoryMap:
         self._regions = sorted(found, key=lambda region: region.begin)
         self._begins = [region.begin for region in self._regions]
         self._gaps.clear()
+        self.rules.clear()
         return True
 
     def _read(self) -> Iterator[Region]:

@@ -123,10 +123,14 @@ class Symbols:
         place = region.address_as_linked(address)
         if isinstance(region.file, NoFile) or place is None:
             return _without_symbols(region, address)
-        found = self._named(region.file, place)
+        return self.name_in(region.file, region.path, place)
+
+    def name_in(self, file: MappedFile, path: str, place: int) -> Symbol:
+        """The same for an address as linked, in a file with this path."""
+        found = self._named(file, place)
         if found is None:
-            return Symbol(f"{_base(region.path)}+{place:#x}", region.path, place, named=False)
-        return Symbol(found[1], region.path, place - found[0].address, named=True)
+            return Symbol(f"{_base(path)}+{place:#x}", path, place, named=False)
+        return Symbol(found[1], path, place - found[0].address, named=True)
 
     def _named(self, file: MappedFile, place: int) -> tuple[Found, str] | None:
         symbols = self._symbols(file)

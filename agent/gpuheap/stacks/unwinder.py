@@ -5,6 +5,7 @@ For x86-64. Where the code says nothing of its frames, unreported_frames.py look
 """
 
 import platform
+import struct
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -13,6 +14,7 @@ from .dwarf import Malformed
 from .elf_image import X86_64
 from .expressions import NotKnown, evaluate
 from .frame_rules import Budget, Exhausted, Kind, Rules
+from .mapped_files import MappedFile
 from .memory_map import UPROBES, MemoryMap, NoFile, Region
 from .signal_frames import SIGNAL_RETURN_BYTES, interrupted, returns_from_signal
 from .snapshot import Snapshot
@@ -28,6 +30,7 @@ _START_BYTES: Final = 32
 _STACK_POINTER: Final = 7
 _INSTRUCTION_POINTER: Final = 16
 _MASK: Final = (1 << 64) - 1
+_WORD: Final = struct.Struct("<Q").unpack_from
 
 Registers = dict[int, int]
 
@@ -98,6 +101,7 @@ class _Walk:
     ) -> None:
         """A trial is how the walk would go on if these registers were those of a caller."""
         self._snapshot = snapshot
+        self._stack, self._begin, self._last = snapshot.stack, snapshot.begin, len(snapshot.stack) - 8
         self._map = memory_map
         self._registers = registers
         self._returns: list[int] = list(
@@ -131,7 +135,15 @@ class _Walk:
     def _step(self) -> bool:
         """One frame up; False at the root."""
         address = self._registers[_INSTRUCTION_POINTER]
-        region = self._region(address if self._exact else address - 1)
+        asked = address if self._exact else address - 1
+        rules = self._map.rules.get(asked)
+        if rules is not None:
+            return self._follow(rules)
+        region = self._region(asked)
+        if not self._exact and (region is None or isinstance(region.file, NoFile)):
+            # The kernel's trampoline is at the very beginning of its page.
+            behind = self._map.find(address)
+            region = behind if behind is not None and behind.path == UPROBES else region
         if region is None:
             raise _Stop(Ended.UNMAPPED)
         if not region.executable:
@@ -140,16 +152,20 @@ class _Walk:
             if region.file is not NoFile.ANONYMOUS:
                 raise _Stop(Ended.NO_FILE)
             return self._without_information(region, None)
-        image = region.file.image
-        if image is not None and image.machine != X86_64:
+        return self._in_file(region, region.file, address, asked)
+
+    def _in_file(self, region: Region, file: MappedFile, address: int, asked: int) -> bool:
+        if file.image is not None and file.image.machine != X86_64:
             raise _Stop(Ended.MACHINE)
         place = region.address_as_linked(address)
-        if image is None or place is None:
+        if place is None:
             return self._without_information(region, None)
-        rules = region.file.rules(place if self._exact else place - 1, self._budget)
+        rules = file.rules(place - (address - asked), self._budget)
+        if rules is not None and not rules.is_signal_frame:
+            self._map.keep(asked, rules)
         if rules is None and not self._exact:
             # Hand-written code makes frames that return to the first instruction of a function.
-            rules = region.file.rules(place, self._budget)
+            rules = file.rules(place, self._budget)
         if rules is None:
             return self._without_information(region, place)
         if rules.is_signal_frame and not self._exact:
@@ -166,35 +182,36 @@ class _Walk:
 
     def _follow(self, rules: Rules) -> bool:
         registers = self._registers
-        if rules.cfa_expression is None:
-            base = registers.get(rules.cfa_register)
-            if base is None:
-                raise _Stop(Ended.NOT_KNOWN)
+        below = registers[_STACK_POINTER]
+        if rules.cfa_expression is not None:
+            cfa = self._evaluated(rules.cfa_expression, None)
+        elif (base := registers.get(rules.cfa_register)) is not None:
             cfa = base + rules.cfa_offset & _MASK
         else:
-            cfa = self._evaluated(rules.cfa_expression, None)
-        caller = dict(registers)
+            raise _Stop(Ended.NOT_KNOWN)
+        caller = registers.copy()
         del caller[_INSTRUCTION_POINTER]
-        word = self._snapshot.word
+        stack, begin, last = self._stack, self._begin, self._last
         for number, offset in rules.saved:
-            value = word(cfa + offset & _MASK)
+            place = cfa + offset - begin
+            value = _WORD(stack, place)[0] if 0 <= place <= last else self._snapshot.word(cfa + offset)
             if value is not None:
                 caller[number] = value
-            elif cfa + offset >= registers[_STACK_POINTER]:
+            elif cfa + offset >= below or number == rules.return_register:
                 caller.pop(number, None)
-            # A place below the stack pointer was popped: compilers do not say that the register has its value again.
+            # Below the stack pointer it was popped: compilers do not say that the register has its value again.
         caller[_STACK_POINTER] = cfa  # a signal frame has it saved, and says so below
         if rules.others and not self._others(rules, cfa, caller):
             return False
-        back = caller.pop(rules.return_register, None)
+        back = caller.get(rules.return_register)
         if back is None:
             raise _Stop(self._missing(cfa))
         if not back and self._may_guess:
             return False
+        if cfa <= below and not rules.is_signal_frame:
+            raise _Stop(Ended.NO_PROGRESS)
         if not (self._may_guess or rules.is_signal_frame or is_behind_call(back, self._map)):
             raise _Stop(Ended.NO_CODE)
-        if cfa <= registers[_STACK_POINTER] and not rules.is_signal_frame:
-            raise _Stop(Ended.NO_PROGRESS)
         caller[_INSTRUCTION_POINTER] = back
         self._registers = caller
         self._exact = rules.is_signal_frame
@@ -235,6 +252,8 @@ class _Walk:
     def _without_information(self, region: Region, place: int | None) -> bool:
         """A return probe's trampoline, a signal's return, the program's start, or code without any description."""
         address = self._registers[_INSTRUCTION_POINTER]
+        if region.path == UPROBES:
+            self._addresses[-1] = address
         if region.path == UPROBES and self._returns:
             self._registers[_INSTRUCTION_POINTER] = original = self._returns.pop()
             self._addresses[-1] = original - 1
