@@ -22,7 +22,12 @@ INDEX: Final = "application/vnd.oci.image.index.v1+json"
 MANIFEST: Final = "application/vnd.oci.image.manifest.v1+json"
 CONFIG: Final = "application/vnd.oci.image.config.v1+json"
 LAYER: Final = "application/vnd.oci.image.layer.v1.tar"
-COMMANDS: Final = ("sh", "cat", "echo", "env", "false", "httpd", "ls", "nc", "sed", "sleep", "true", "wget")
+COMMANDS: Final = (
+    "awk basename cat chmod cp cut date dirname echo env expr false find grep head hostname httpd id ls mkdir mv nc"
+    " nslookup printf ps pwd rm sed seq sh sleep sort tail tee test timeout touch tr true uname uniq wc wget xargs"
+)
+"""Those of busybox that a script counts on."""
+
 Content = bytes | memoryview
 USERS: Final = "root:x:0:0:root:/:/bin/sh\nnobody:x:65534:65534:nobody:/:/bin/false\n"
 
@@ -45,11 +50,10 @@ def write_archive(path: Path, images: Sequence[Image], busybox: Path) -> None:
     `busybox` is a static executable.
     """
     blobs: dict[str, Content] = {}
-    base = _layer(_base(busybox), {f"bin/{name}": "busybox" for name in COMMANDS}, blobs)
+    base = _layer(_base(busybox), {f"bin/{name}": "busybox" for name in COMMANDS.split()}, blobs)
     manifests = []
     for image in images:
-        own = {path.lstrip("/"): _content(content) for path, content in image.files.items()}
-        layers = [base, *([_layer(own, {}, blobs)] if own else [])]
+        layers = [base, *_own_layers(image, blobs)]
         described = _descriptor(_manifest(image, layers, blobs), MANIFEST, blobs)
         manifests.append({**described, "annotations": {"io.containerd.image.name": image.name}})
     index = {"schemaVersion": 2, "mediaType": INDEX, "manifests": manifests}
@@ -66,8 +70,12 @@ def _base(busybox: Path) -> dict[str, bytes]:
     return {"bin/busybox": busybox.read_bytes(), "etc/passwd": USERS.encode(), "tmp/.keep": b""}
 
 
-def _content(content: str | Path) -> bytes:
-    return content.encode() if isinstance(content, str) else content.read_bytes()
+def _own_layers(image: Image, blobs: dict[str, Content]) -> "list[_Layer]":
+    """Files of this machine apart from scripts: they are large, and the same in several images."""
+    files = {path.lstrip("/"): content for path, content in image.files.items()}
+    programs = {path: content.read_bytes() for path, content in files.items() if isinstance(content, Path)}
+    scripts = {path: content.encode() for path, content in files.items() if isinstance(content, str)}
+    return [_layer(own, {}, blobs) for own in (programs, scripts) if own]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """One real node for all tests of this folder, and simulated ones beside it: each test makes objects of its own."""
 
+import os
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
@@ -17,6 +18,7 @@ from lightkube.resources.core_v1 import Namespace, Pod, ServiceAccount
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.kubelet import Kubelet
 from localcloud.kube.watching import client
+from localcloud.node import cgroups
 from localcloud.node.images import Image
 from localcloud.node.node import RealNode
 from localcloud.toolchain import node_packages, resolve
@@ -98,6 +100,13 @@ class NodeCluster:
         return "\n".join(self.kubernetes.log(pod.metadata.name, namespace=pod.metadata.namespace))
 
 
+def traces(state: Path) -> list[str]:
+    """Mounts and links of a node that this machine sees: none, also while it runs."""
+    mounts = Path("/proc/self/mounts").read_text().splitlines()
+    found = [line for line in mounts if line.startswith("node-") or str(state) in line]
+    return found + [name for name in ("node0", "cni0") if (Path("/sys/class/net") / name).exists()]
+
+
 @pytest.fixture(scope="session")
 def node_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     state = tmp_path_factory.mktemp("node")
@@ -109,11 +118,20 @@ def node_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeClust
         node.start(control_plane, [Image(name=TOOLS, entrypoint=["/bin/sh"])])
         kubelet = Kubelet(client(control_plane.kubeconfig), real=[NAME])
         kubelet.start()
+        assert traces(state) == []
         yield NodeCluster(node=node, control_plane=control_plane, kubernetes=client(control_plane.kubeconfig))
         kubelet.stop()
     finally:
         node.stop()
         control_plane.stop()
+    left = [
+        each
+        for hierarchy in cgroups.hierarchies()
+        for each in hierarchy.glob(f"gpuheap-node-{os.getpid()}-*")
+    ]
+    assert left == [], "a stopped node has no control groups, and so no processes"
+    assert sorted(each.name for each in state.iterdir()) == ["ca.crt", "ca.key", "logs"]
+    assert traces(state) == []
 
 
 @pytest.hookimpl(tryfirst=True)  # before markers are turned into skips

@@ -70,6 +70,22 @@ def test_the_same_images_give_the_same_bytes(archive: Path, tmp_path: Path) -> N
     assert (tmp_path / "again.tar").read_bytes() == archive.read_bytes()
 
 
+def test_a_file_of_this_machine_is_a_layer_that_images_share(tmp_path: Path) -> None:
+    program = tmp_path / "program"
+    program.write_bytes(b"a large program")
+    images = [
+        Image(
+            name=f"localhost/{word}:1", files={"/usr/bin/program": program, "/run.sh": f"#!/bin/sh\n{word}\n"}
+        )
+        for word in ("one", "two")
+    ]
+    write_archive(tmp_path / "images.tar", images, program)
+    described = json.loads(read(tmp_path / "images.tar", "index.json"))["manifests"]
+    layers = [json.loads(blob(tmp_path / "images.tar", each))["layers"] for each in described]
+    assert layers[0][:2] == layers[1][:2]
+    assert layers[0][2] != layers[1][2]
+
+
 def test_images_share_the_layer_that_is_the_same(archive: Path) -> None:
     manifests = [
         json.loads(blob(archive, each)) for each in json.loads(read(archive, "index.json"))["manifests"]
