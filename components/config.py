@@ -20,12 +20,14 @@ from .settings.agent import AgentBuild, AgentImage
 from .settings.alerts import Alerts
 from .settings.base import RESOURCE_GROUP_NAME, Part
 from .settings.cluster import ExistingCluster, NewCluster
+from .settings.devices import Devices
 from .settings.grafana import ExistingGrafana, NewGrafana
 from .settings.network import GivenSubnets, Network
 from .settings.placement import Placement
 from .settings.pools import GpuPool
 from .settings.private_link import PrivateLink
 from .settings.pyroscope import Pyroscope
+from .settings.workspaces import Workspace
 
 
 def _variant(key: str, present: str, absent: str) -> Discriminator:
@@ -75,7 +77,15 @@ class StackConfig(Part):
         Annotated[AgentImage, Tag("<image")] | Annotated[AgentBuild, Tag("<build")],
         _variant("build", "build", "image"),
     ] = Field(description="`image` or `build`", examples=[{"build": {"registry": "example.azurecr.io"}}])
+    devices: Devices = Devices()
     placement: Placement = Placement()
+    workspaces: list[Workspace] | None = Field(
+        default=None,
+        max_length=50,
+        description="namespaces for GPU workloads; default: gpu-training and gpu-inference on a new cluster, "
+        "none on one that was there",
+        examples=[[{"name": "gpu-training"}]],
+    )
     alerts: Alerts = Field(default=Alerts(), description="whom alerts tell, and from where on")
     tags: dict[str, str] = Field(
         default={}, max_length=50, description="up to 50 tags for every Azure resource"

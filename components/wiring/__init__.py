@@ -6,6 +6,7 @@ One file a part of the stack, one function a component. No decisions but those b
 
 from .alerts import stack_alerts
 from .cluster import cluster
+from .devices import device_plugins, readiness
 from .gpu import gpu_pools
 from .grafana import grafana, grafana_content
 from .metrics import metrics_pipeline
@@ -13,10 +14,12 @@ from .place import place
 from .placement import placement
 from .private_link import private_link, private_link_service, pyroscope_url
 from .profiling import agent_image, inspektor_gadget, profiler_agent, pyroscope
+from .workspaces import workspaces
 
 __all__ = [
     "agent_image",
     "cluster",
+    "device_plugins",
     "gpu_pools",
     "grafana",
     "grafana_content",
@@ -29,5 +32,7 @@ __all__ = [
     "profiler_agent",
     "pyroscope",
     "pyroscope_url",
+    "readiness",
     "stack_alerts",
+    "workspaces",
 ]
