@@ -155,7 +155,8 @@ class SymbolTable:
         """Of several names for one address the one that a reader knows: exported, not marked as internal, short."""
         first, last = _behind(near, found.address - 1), _behind(near, found.address)
         same = [symbol for symbol in near[first:last][:MAX_NAMES] if symbol.size == found.size]
-        names = [(symbol.rank, self._name(symbol.name)) for symbol in same]
+        # Some tables have the version of an exported name in it.
+        names = [(symbol.rank, self._name(symbol.name).partition(b"@")[0]) for symbol in same]
         return max(
             names, key=lambda ranked: (ranked[0], -_underscores(ranked[1]), -len(ranked[1]), ranked[1])
         )[1]
