@@ -39,7 +39,7 @@ _LIBRARIES: Final = (
     # The interpreter: its file may have any suffix (python3.13t, libpython3.11.so.1.0, a path that was replaced).
     (re.compile(r"(lib)?python\d?(\.\d+)?[td]*(\.so[\w.]*)?( \(deleted\))?"), PLUMBING),
     (re.compile(r"(_ctypes|_cffi_backend)[\w.-]*\.so|libffi[\w.-]*\.so[\w.]*"), PLUMBING),
-    (re.compile(r"lib(torch|c10|caffe2|shm)\w*\.so[\w.]*"), TORCH),
+    (re.compile(r"lib(torch(_\w+)?|c10(_\w+)?|caffe2\w*|shm)\.so[\w.]*"), TORCH),
     (
         re.compile(r"lib(cudart|cublas|cudnn|cufft|curand|cusolver|cusparse|nvrtc|nccl)\w*[\w.-]*\.so[\w.]*"),
         CUDA,
@@ -55,6 +55,8 @@ _FUNCTIONS: Final = (
         re.compile(r"_start|__libc_start_(main|call_main)[\w@.]*|start_thread|(__)?clone3?|thread_start"),
         PLUMBING,
     ),
+    # Without a symbol: a C library's start of threads, and libstdc++'s, which has none in most builds.
+    (re.compile(r"(libc|libpthread|libstdc\+\+|ld-\w+)[.-][\w.-]*\+0x[0-9a-f]+"), PLUMBING),
     (re.compile(r"execute_native_thread_routine"), PLUMBING),
     (re.compile(r"([^(<]* )?(c10|at|torch|caffe2)::.*|THP\w+"), TORCH),
     (re.compile(r"([^(<]* )?cudart::.*"), CUDA),
