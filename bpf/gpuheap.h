@@ -401,6 +401,7 @@ enum event_type {
 	EVENT_SPILL_KEEP = 7, /* ... and failed */
 	EVENT_SNAPSHOT = 8, /* a native stack was seen for the first time */
 	EVENT_TEXT = 9, /* the executable memory of a process has changed */
+	EVENT_SAME_STACK = 10, /* a stack that could not be copied is one that is known */
 };
 
 struct image_event {
@@ -494,6 +495,16 @@ struct snapshot_event {
 
 _Static_assert(sizeof(struct snapshot_event) == 240, "mirrored in agent/gpuheap/tracer/abi.py");
 
+struct same_stack_event {
+	__u32 type;
+	__u32 pad;
+	__u64 image;
+	__u64 native; /* as in struct site */
+	__u64 known; /* what it is called from now on */
+};
+
+_Static_assert(sizeof(struct same_stack_event) == 32, "mirrored in agent/gpuheap/tracer/abi.py");
+
 struct text_event {
 	__u32 type;
 	__u32 tgid;
@@ -503,17 +514,41 @@ struct text_event {
 
 _Static_assert(sizeof(struct text_event) == 24, "mirrored in agent/gpuheap/tracer/abi.py");
 
+/* How to get from a frame to its caller's: the agent has it from the file of the code. */
+enum frame_base {
+	BASE_SP =
+		1, /* the CFA is so far from the stack pointer; the return address is right below it */
+	BASE_BP = 2,
+	BASE_ROOT = 3, /* there is no caller */
+};
+
+struct unwind_key {
+	__u64 pc;
+	__u64 text; /* `id` of struct text */
+};
+
+_Static_assert(sizeof(struct unwind_key) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+
+struct unwind_rule {
+	__s32 cfa; /* from the base */
+	__s16 saved_bp; /* from the CFA; 0: the caller's is the same */
+	__u16 base;
+};
+
+_Static_assert(sizeof(struct unwind_rule) == 8, "mirrored in agent/gpuheap/tracer/abi.py");
+
 /*
  * Where a process has executable memory, as the agent has read it. `windows` has at (address >> WINDOW_BITS) %
  * PLACES that number << 8 | which part of `bits` is about it; all ones: there is none.
  */
 struct text {
 	__u64 pages; /* of the event that asked for it; when the kernel counts others, it has become wrong */
+	__u64 id; /* another one when code has gone: what was said of its addresses is void */
 	__u32 windows[GPUHEAP_TEXT_PLACES];
 	__u64 bits[GPUHEAP_TEXT_WINDOWS * GPUHEAP_TEXT_WORDS];
 };
 
-_Static_assert(sizeof(struct text) == 65800, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct text) == 65808, "mirrored in agent/gpuheap/tracer/abi.py");
 
 #define GPUHEAP_SHORT_CODE_EVENT \
 	(sizeof(struct code_event) - GPUHEAP_LINES_BYTES + GPUHEAP_SHORT_LINES_BYTES)

@@ -11,6 +11,11 @@
  *   texts          image -> where it has executable memory (the agent; it is told when that has changed)
  *   known_natives  hash  -> name of the stack: the first hash that it had (the agent; itself, until then)
  *
+ * What the agent has learnt of the frames on it, it tells, too: then a stack of such frames is unwound here, when its hash
+ * is new, and only a new sequence of return addresses is copied.
+ *
+ *   unwind_rules   place in the code -> where its caller's frame is (the agent)
+ *
  * As long as the agent has not answered, a word counts when there is a call before the place that it points to.
  */
 #ifndef GPUHEAP_NATIVE_BPF_H
@@ -23,8 +28,11 @@
 #define USER_END (1ULL << 47)
 #define TEXT_MASK (GPUHEAP_TEXT_WINDOWS * GPUHEAP_TEXT_WORDS - 1)
 #define PIECES ((1U << (GPUHEAP_TEXT_WINDOW_BITS - GPUHEAP_TEXT_PIECE_BITS)) - 1)
+#define UNWIND_STEP 16
+#define UNWIND_TURNS 16
 #define RATE_BITS 27 /* of nanoseconds: an eighth of a second */
 #define RATE 256 /* snapshots in it, for each process */
+#define FIRST_RATE 1024 /* in its first one, when all stacks are new */
 
 /* The stack of one thread while it is looked at. */
 struct native {
@@ -34,7 +42,14 @@ struct native {
 	__u64 page; /* the one to be looked at */
 	__u64 end;
 	__u64 code_begin; /* of the program itself */
-	__u64 code_end;
+	__u64 code_size;
+	/* The frame that is looked at. */
+	__u64 pc;
+	__u64 sp;
+	__u64 bp;
+	__u64 text; /* id of it */
+	__u64 path; /* hash of the return addresses */
+	__u64 trampoline;
 	__u32 pages; /* looked at */
 	__u32 taken;
 	struct taken_return returns[GPUHEAP_RETURNS];
@@ -88,9 +103,25 @@ struct {
 	__type(value, __u64);
 } known_natives SEC(".maps");
 
+/* By the agent, for places in the code that were on a stack and are simple. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 65536);
+	__type(key, struct unwind_key);
+	__type(value, struct unwind_rule);
+} unwind_rules SEC(".maps");
+
+/* Hashes by which bytes were charged to a stack whose copy was not sent. */
+struct {
+	__uint(type, BPF_MAP_TYPE_LRU_HASH);
+	__uint(max_entries, 16384);
+	__type(key, __u64);
+	__type(value, __u64); /* image */
+} refused_natives SEC(".maps");
+
 struct rate {
 	__u64 window;
-	__u64 count;
+	__s64 count;
 };
 
 struct {
@@ -114,16 +145,21 @@ static __always_inline struct text *text_of(__u64 image)
 	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
 }
 
-/* Which words of the page are the stack's: how many, from which on. */
-static __always_inline int read_page(struct native *native, __u32 *first, __u32 *count)
+/* All ones for the words of the page that are the stack's, else 0: without a branch, as below. */
+static __always_inline __u64 of_stack(__u32 word, __u64 first, __u64 end)
+{
+	return (__u64)((__s64)(~(word - first) & (word - end)) >> 63);
+}
+
+/* Returns -1 when there is none. */
+static __always_inline int read_page(struct native *native, __u64 *first, __u64 *end)
 {
 	__u64 begin = native->page;
 
 	if (begin >= native->end || native->pages >= GPUHEAP_STACK_PAGES)
 		return -1;
 	*first = native->registers.sp > begin ? (native->registers.sp - begin) / 8 : 0;
-	*count = (native->end - begin < GPUHEAP_PAGE ? (native->end - begin) / 8 : PAGE_WORDS) -
-		 *first;
+	*end = native->end - begin < GPUHEAP_PAGE ? (native->end - begin) / 8 : PAGE_WORDS;
 	if (bpf_probe_read_user(native->words, sizeof(native->words), (const void *)begin))
 		return -1;
 	native->page += GPUHEAP_PAGE;
@@ -131,50 +167,46 @@ static __always_inline int read_page(struct native *native, __u32 *first, __u32 
 	return 0;
 }
 
-static __always_inline __u64 with_word(__u64 hash, __u64 word, __u64 place)
-{
-	return mix(hash, word + place * PLACE_FACTOR);
-}
-
-/* Words of one page that point into executable memory; 1: there are no more pages. A global function: verified once. */
+/*
+ * Words of one page that point into executable memory; 1: there are no more pages. A global function: verified once. Few
+ * branches: the verifier follows them all, for each word anew.
+ */
 __noinline int hash_text_page(void)
 {
-	__u64 id = bpf_get_current_pid_tgid(), hash, word, number, place;
+	__u64 id = bpf_get_current_pid_tgid(), first, end, hash, word, number, place, set;
 	struct native *native = bpf_map_lookup_elem(&natives, &id);
-	__u32 first, count, window, piece;
 	struct text *text;
+	__u32 window, piece;
 
 	if (!native)
 		return 1;
 	text = text_of(native->image);
-	if (!text || read_page(native, &first, &count))
+	if (!text || read_page(native, &first, &end))
 		return 1;
 	hash = native->hash;
 	place = native->page - native->registers.sp;
 	for (__u32 i = 0; i < PAGE_WORDS; i++) {
-		if (i - first >= count) /* one comparison: the verifier learns nothing from it */
-			continue;
 		word = native->words[i];
 		number = word >> GPUHEAP_TEXT_WINDOW_BITS;
 		window = text->windows[number & (GPUHEAP_TEXT_PLACES - 1)];
 		if (window >> 8 != number)
 			continue;
 		piece = (word >> GPUHEAP_TEXT_PIECE_BITS) & PIECES;
-		if (text->bits[((window & 255) * GPUHEAP_TEXT_WORDS + piece / 64) & TEXT_MASK] >>
-			    (piece & 63) &
-		    1)
-			hash = with_word(hash, word, place + i * 8);
+		set = text->bits[((window & 255) * GPUHEAP_TEXT_WORDS + piece / 64) & TEXT_MASK] >>
+		      (piece & 63);
+		hash += mix((place + i * 8) * PLACE_FACTOR, word) & -(set & 1) &
+			of_stack(i, first, end);
 	}
 	native->hash = hash;
 	return 0;
 }
 
 /* Whether the instruction before this address may be a call: e8 and four bytes, or ff /2 and up to five. */
-static __always_inline int follows_call(__u64 address)
+__noinline int follows_call(__u64 address)
 {
 	__u8 before[8];
 
-	if (READ(before, address - sizeof(before)))
+	if (address < GPUHEAP_PAGE || address >= USER_END || READ(before, address - sizeof(before)))
 		return 0;
 	if (before[3] == 0xe8)
 		return 1;
@@ -185,27 +217,20 @@ static __always_inline int follows_call(__u64 address)
 	       (before[1] == 0xff && (before[2] & 0x38) == 0x10);
 }
 
-/* The same without the agent's answer. */
+/* The same without the agent's answer. Of the program itself all words count that point into it. */
 __noinline int hash_call_page(void)
 {
-	__u64 id = bpf_get_current_pid_tgid(), hash, word, place;
+	__u64 id = bpf_get_current_pid_tgid(), first, end, hash, word, place;
 	struct native *native = bpf_map_lookup_elem(&natives, &id);
-	__u32 first, count;
 
-	if (!native || read_page(native, &first, &count))
+	if (!native || read_page(native, &first, &end))
 		return 1;
 	hash = native->hash;
 	place = native->page - native->registers.sp;
 	for (__u32 i = 0; i < PAGE_WORDS; i++) {
-		if (i - first >= count) /* one comparison: the verifier learns nothing from it */
-			continue;
-		word = native->words[i];
-		if (word < GPUHEAP_PAGE || word >= USER_END)
-			continue;
-		if (word - native->registers.sp < GPUHEAP_STACK_PAGES * GPUHEAP_PAGE)
-			continue;
-		if ((word >= native->code_begin && word < native->code_end) || follows_call(word))
-			hash = with_word(hash, word, place + i * 8);
+		word = native->words[i] & of_stack(i, first, end);
+		if (word - native->code_begin < native->code_size || follows_call(word))
+			hash += mix((place + i * 8) * PLACE_FACTOR, word);
 	}
 	native->hash = hash;
 	return 0;
@@ -249,7 +274,8 @@ static __always_inline void find_returns(struct native *native, struct task_stru
 
 			taken->stack = stack;
 			taken->address = BPF_CORE_READ(instance, orig_ret_vaddr);
-			native->hash = with_word(native->hash, taken->address, stack);
+			native->hash = mix(native->hash, taken->address);
+			native->hash = mix(native->hash, stack);
 			native->taken++;
 		}
 		instance = BPF_CORE_READ(instance, next);
@@ -268,6 +294,81 @@ static __always_inline __u64 stack_end(__u64 sp, struct task_struct *task)
 	if (start > sp && start < end)
 		end = start;
 	return end;
+}
+
+/* The return address on the stack, or what a return probe has put into its own keeping. */
+static __always_inline __u64 return_address(struct native *native, __u64 place)
+{
+	__u64 address = 0;
+
+	if (READ(address, place))
+		return 0;
+	if (!native->trampoline || (address & ~(GPUHEAP_PAGE - 1ULL)) != native->trampoline)
+		return address;
+	for (__u32 i = 0; i < GPUHEAP_RETURNS; i++)
+		if (i < native->taken && native->returns[i].stack == place)
+			return native->returns[i].address;
+	return 0;
+}
+
+enum way {
+	WAY_ON,
+	WAY_ROOT,
+	WAY_LOST, /* the agent has said nothing of this place, or nothing that is simple */
+};
+
+/* A few frames up. A global function: verified once. */
+__noinline int unwind_frames(void)
+{
+	__u64 id = bpf_get_current_pid_tgid(), cfa;
+	struct native *native = bpf_map_lookup_elem(&natives, &id);
+	struct unwind_key key = {};
+	struct unwind_rule *rule;
+
+	if (!native)
+		return WAY_LOST;
+	key.text = native->text;
+	for (int i = 0; i < UNWIND_STEP; i++) {
+		key.pc = native->pc;
+		rule = bpf_map_lookup_elem(&unwind_rules, &key);
+		if (!rule)
+			return WAY_LOST;
+		if (rule->base == BASE_ROOT)
+			return WAY_ROOT;
+		cfa = (rule->base == BASE_BP ? native->bp : native->sp) + rule->cfa;
+		if (cfa <= native->sp)
+			return WAY_LOST;
+		native->pc = return_address(native, cfa - 8);
+		if (!native->pc)
+			return WAY_LOST;
+		if (rule->saved_bp && READ(native->bp, cfa + rule->saved_bp))
+			return WAY_LOST;
+		native->sp = cfa;
+		native->path = mix(native->path, native->pc);
+	}
+	return WAY_ON;
+}
+
+/*
+ * Of a stack whose hash is new: its name by its return addresses alone, when all of its frames are simple and were seen
+ * before. That does not depend on what earlier calls have left behind. 0: it has none.
+ */
+static __noinline __u64 unwound_name(struct native *native, struct text *text)
+{
+	int way = WAY_ON;
+
+	if (!native || !text)
+		return 0;
+	native->pc = native->registers.ip;
+	native->sp = native->registers.sp;
+	native->bp = native->registers.bp;
+	native->text = text->id;
+	native->path = mix(~native->image, native->registers.ip);
+	for (int turn = 0; turn < UNWIND_TURNS && way == WAY_ON; turn++)
+		way = unwind_frames();
+	if (way != WAY_ROOT)
+		return 0;
+	return native->path ? native->path : 1;
 }
 
 static __always_inline struct native *native_of(__u64 id)
@@ -293,6 +394,8 @@ static __noinline int too_many(__u64 image)
 	struct rate *rate = bpf_map_lookup_elem(&rates, &image);
 	struct rate made = { .window = bpf_ktime_get_ns() >> RATE_BITS, .count = 1 };
 
+	if (!rate)
+		made.count = 1 + RATE - FIRST_RATE;
 	if (!rate || rate->window != made.window) {
 		bpf_map_update_elem(&rates, &image, &made, BPF_ANY);
 		return 0;
@@ -306,7 +409,6 @@ static __noinline int too_many(__u64 image)
 /* Returns -1 when the ring is full. `room` is a constant: kernels before 5.20 reserve no other sizes. */
 static __always_inline int send_pages(struct native *native, __u64 key, const __u32 room)
 {
-	struct task_struct *task = (void *)bpf_get_current_task();
 	struct snapshot_event *event;
 	__u8 *memory;
 	__u32 pages;
@@ -319,7 +421,7 @@ static __always_inline int send_pages(struct native *native, __u64 key, const __
 	event->tgid = bpf_get_current_pid_tgid() >> 32;
 	event->image = native->image;
 	event->native = key;
-	event->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
+	event->trampoline = native->trampoline;
 	event->end = native->end;
 	event->registers = native->registers;
 	event->taken = native->taken;
@@ -360,6 +462,52 @@ static __noinline int send_snapshot(struct native *native, __u64 key)
 	return error;
 }
 
+/* Returns -1 when the agent could not be told. */
+static __always_inline int tell_same(__u64 image, __u64 native, __u64 known)
+{
+	struct same_stack_event *event = bpf_ringbuf_reserve(&snapshots, sizeof(*event), 0);
+
+	if (!event)
+		return -1;
+	event->type = EVENT_SAME_STACK;
+	event->pad = 0;
+	event->image = image;
+	event->native = native;
+	event->known = known;
+	bpf_ringbuf_submit(event, 0);
+	return 0;
+}
+
+/* `key` is new. What it is called from now on; itself, when nothing more is known of the stack. */
+static __noinline __u64 name_of_new(struct native *native, struct text *text, __u64 key)
+{
+	__u64 path = unwound_name(native, text), name = path ? path : key;
+	__u64 *known;
+
+	if (!native)
+		return key;
+	known = path ? bpf_map_lookup_elem(&known_natives, &path) : NULL;
+	if (known) {
+		name = *known;
+	} else if (!send_snapshot(native, name)) {
+		bpf_map_update_elem(&known_natives, &name, &name, BPF_NOEXIST);
+	} else {
+		/* One with a path comes again by it, and is copied then. */
+		if (!path)
+			bpf_map_update_elem(&refused_natives, &key, &native->image, BPF_ANY);
+		return name;
+	}
+	if (name == key)
+		return name;
+	if (bpf_map_lookup_elem(&refused_natives, &key)) {
+		if (tell_same(native->image, key, name))
+			return name; /* and once more the next time */
+		bpf_map_delete_elem(&refused_natives, &key);
+	}
+	bpf_map_update_elem(&known_natives, &key, &name, BPF_ANY);
+	return name;
+}
+
 /*
  * What stands for the native stack of the calling thread; 0: nothing. One whose copy was not sent is tried again the next
  * time. A global function, so that the verifier looks at it once.
@@ -386,6 +534,7 @@ __noinline __u64 native_stack(void)
 	native->page = native->registers.sp & ~(GPUHEAP_PAGE - 1ULL);
 	native->end = stack_end(native->registers.sp, task);
 	native->pages = 0;
+	native->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
 	find_returns(native, task);
 	exec = BPF_CORE_READ(task, mm, exec_vm);
 	text = text_of(native->image);
@@ -394,9 +543,10 @@ __noinline __u64 native_stack(void)
 			if (hash_text_page())
 				break;
 	} else {
+		text = NULL;
 		tell_text(native->image, exec);
 		native->code_begin = BPF_CORE_READ(task, mm, start_code);
-		native->code_end = BPF_CORE_READ(task, mm, end_code);
+		native->code_size = BPF_CORE_READ(task, mm, end_code) - native->code_begin;
 		for (int page = 0; page < GPUHEAP_STACK_PAGES; page++)
 			if (hash_call_page())
 				break;
@@ -405,9 +555,7 @@ __noinline __u64 native_stack(void)
 	known = bpf_map_lookup_elem(&known_natives, &key);
 	if (known)
 		return *known;
-	if (!send_snapshot(native, key))
-		bpf_map_update_elem(&known_natives, &key, &key, BPF_NOEXIST);
-	return key;
+	return name_of_new(native, text, key);
 }
 
 #endif

@@ -22,6 +22,7 @@ PREFIXES = {
     "stack_reason": "STACK_",
     "device": "DEVICE_",
     "call": "CALL_",
+    "frame_base": "BASE_",
     "frame_flags": "FRAME_",
 }
 
@@ -51,6 +52,7 @@ def test_a_struct_has_the_same_fields_at_the_same_offsets_on_both_sides(types: T
         ("stack_reason", abi.StackReason),
         ("device", abi.Device),
         ("call", calls.Call),
+        ("frame_base", abi.FrameBase),
         ("frame_flags", abi.FrameFlag),
     ],
 )

@@ -15,7 +15,7 @@ import time
 from pathlib import Path
 from typing import Any, Final
 
-from gpuheap.heap.model import Frame, Process, Reading
+from gpuheap.heap.model import Frame, FrameKind, Process, Reading
 from gpuheap.heap.totals import by_process
 from gpuheap.tracer import Tracer, TracerError, TracerOptions
 
@@ -90,9 +90,15 @@ def answer(parts: dict[int, list[str]], reading: Reading) -> dict[str, Any]:
         return names[process.generation] if process.generation < len(names) else f"{process.name}?"
 
     stacks: dict[str, dict[str, int]] = {}
+    libraries: dict[str, set[str]] = {}
     for site, sums in reading.totals.items():
         of_part = stacks.setdefault(f"{part(site.process)} {site.kind}", {})
-        key = ";".join(map(_frame, site.stack))
+        native = [frame for frame in site.stack if frame.kind is FrameKind.NATIVE]
+        # Not the functions: only some machines have the debug information that names all of them.
+        libraries.setdefault(part(site.process), set()).add(
+            ";".join(Path(frame.file).name for frame in native)
+        )
+        key = ";".join(_frame(frame) for frame in site.stack if frame.kind is not FrameKind.NATIVE)
         of_part[key] = of_part.get(key, 0) + sums.allocated_bytes
     return {
         "totals": {
@@ -104,6 +110,7 @@ def answer(parts: dict[int, list[str]], reading: Reading) -> dict[str, Any]:
             for group, sums in by_process(reading.totals).items()
         },
         "stacks": stacks,
+        "libraries": {name: sorted(found) for name, found in libraries.items()},
         "failures": {f"{part(process)} {code}": calls for (process, code), calls in reading.failures.items()},
         "exited": sorted(part(process) for process in reading.exited),
         "losses": {name: count for name, count in reading.losses.items() if count},
@@ -118,7 +125,7 @@ def main() -> None:
     found: dict[str, Any]
     started = time.monotonic()
     try:
-        with Tracer(TracerOptions(pids=frozenset({os.getpid()}))) as tracer:
+        with Tracer(TracerOptions(pids=frozenset({os.getpid()}), native_stacks=True)) as tracer:
             found = answer(*play(tracer))
     except TracerError as error:
         found = {"error": str(error), "type": type(error).__name__}

@@ -57,7 +57,10 @@ CALLED: Final = {
     "mix pinned_host": {"<module>;main;mix;Driver.call": MIB},
 }
 OUT_OF_MEMORY: Final = {"model 2": 2}
-COMPARED: Final = ("totals", "stacks", "failures", "exited")
+THREAD_ROOTS: Final = ("python", "libc.so")
+"""Whose code is outermost on a stack that was unwound to its end: that of the program, or of a thread's start."""
+
+COMPARED: Final = ("totals", "stacks", "libraries", "failures", "exited")
 
 
 @pytest.fixture(scope="module")
@@ -103,6 +106,7 @@ def test_the_kernel_that_runs_here_gives_what_was_counted_by_hand(here: dict[str
     assert here["totals"] == COUNTED_BY_HAND
     assert by_functions(here["stacks"]) == CALLED
     assert here["failures"] == OUT_OF_MEMORY
+    assert all(stack.startswith(THREAD_ROOTS) for stacks in here["libraries"].values() for stack in stacks)
 
 
 def test_another_kernel_gives_what_was_counted_by_hand(there: dict[str, Any]) -> None:

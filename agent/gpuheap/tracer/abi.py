@@ -279,6 +279,16 @@ class SnapshotEvent(ctypes.Structure):
     ]
 
 
+class SameStackEvent(ctypes.Structure):
+    _fields_: ClassVar = [
+        ("type", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
+        ("image", ctypes.c_uint64),
+        ("native", ctypes.c_uint64),
+        ("known", ctypes.c_uint64),
+    ]
+
+
 class TextEvent(ctypes.Structure):
     _fields_: ClassVar = [
         ("type", ctypes.c_uint32),
@@ -288,9 +298,18 @@ class TextEvent(ctypes.Structure):
     ]
 
 
+class UnwindKey(ctypes.Structure):
+    _fields_: ClassVar = [("pc", ctypes.c_uint64), ("text", ctypes.c_uint64)]
+
+
+class UnwindRule(ctypes.Structure):
+    _fields_: ClassVar = [("cfa", ctypes.c_int32), ("saved_bp", ctypes.c_int16), ("base", ctypes.c_uint16)]
+
+
 class Text(ctypes.Structure):
     _fields_: ClassVar = [
         ("pages", ctypes.c_uint64),
+        ("id", ctypes.c_uint64),
         ("windows", ctypes.c_uint32 * TEXT_PLACES),
         ("bits", ctypes.c_uint64 * (TEXT_WINDOWS * TEXT_WORDS)),
     ]
@@ -322,7 +341,10 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "taken_return": TakenReturn,
     "snapshot_event": SnapshotEvent,
     "text_event": TextEvent,
+    "same_stack_event": SameStackEvent,
     "text": Text,
+    "unwind_key": UnwindKey,
+    "unwind_rule": UnwindRule,
 }
 """Every shared struct by its name in C."""
 
@@ -379,6 +401,12 @@ class FrameFlag(IntFlag):
     OUTERMOST = 1
 
 
+class FrameBase(IntEnum):
+    SP = 1
+    BP = 2
+    ROOT = 3
+
+
 class EventType(IntEnum):
     IMAGE = 1
     IMAGE_END = 2
@@ -389,6 +417,7 @@ class EventType(IntEnum):
     SPILL_KEEP = 7
     SNAPSHOT = 8
     TEXT = 9
+    SAME_STACK = 10
 
 
 class Device(IntEnum):

@@ -11,41 +11,65 @@ from dataclasses import dataclass
 from typing import Final
 
 from gpuheap.heap.model import Frame
+from gpuheap.stacks.dwarf import Malformed
 from gpuheap.stacks.executable_memory import ExecutableMemory, executable_memory
+from gpuheap.stacks.frame_rules import Budget, Exhausted
 from gpuheap.stacks.mapped_files import MappedFiles
-from gpuheap.stacks.memory_map import MemoryMap
+from gpuheap.stacks.memory_map import MemoryMap, NoFile
 from gpuheap.stacks.merge import native_frame
+from gpuheap.stacks.simple_rules import SimpleRule, simple_rule
 from gpuheap.stacks.snapshot import Registers, Snapshot
-from gpuheap.stacks.unwinder import Unwinder, Unwound
+from gpuheap.stacks.symbols import Symbols
+from gpuheap.stacks.unwinder import Unwinder
 
 from . import libbpf
-from .abi import PAGE_BYTES, EventType, SnapshotEvent, Text, TextEvent
+from .abi import (
+    PAGE_BYTES,
+    EventType,
+    FrameBase,
+    SameStackEvent,
+    SnapshotEvent,
+    Text,
+    TextEvent,
+    UnwindKey,
+    UnwindRule,
+)
 
 KEPT_NAMES: Final = 16_384
 """Of a process's stacks, all names that they have had: when there are more, those of no site go."""
+
+REPEATED: Final = 512
+"""Copies of stacks that are known, after which a process's rules are told to the kernel side anew."""
 
 KEPT_EXPECTED: Final = 256
 """Processes that have mapped a driver and not called it yet."""
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class NativeStack:
     """`frames` go from the thread's root inwards. `whole` False: outer ones are missing."""
 
-    frames: tuple[Frame, ...]
+    addresses: tuple[int, ...]
     whole: bool
+    frames: tuple[Frame, ...] = ()
 
 
 class _Image:
-    """What is known of one process image."""
+    """What is known of one process image. Addresses mean something as long as no code has gone from it."""
 
     def __init__(self, memory: MemoryMap) -> None:
         self.memory = memory
-        self.stacks: dict[int, tuple[int, ...]] = {}
-        self.names: dict[tuple[int, ...], int] = {}
-        self.whole: dict[tuple[int, ...], bool] = {}
+        self.stacks: dict[int, NativeStack] = {}
+        self.first_names: dict[tuple[int, ...], int] = {}
         self.frames: dict[int, Frame] = {}
-        self.named: dict[tuple[int, ...], NativeStack] = {}
+        self.text = 0  # its number in the kernel side; 0: it has none
+        self.told: set[int] = set()
+        self.repeated = 0
+
+    def code(self) -> set[tuple[int, int, str]]:
+        return {
+            (region.begin, region.end, region.path) for region in self.memory.regions if region.executable
+        }
 
 
 class NativeStacks:
@@ -54,11 +78,15 @@ class NativeStacks:
     def __init__(self, bpf: libbpf.BpfObject) -> None:
         self._texts = bpf.map_fd("texts")
         self._known = bpf.map_fd("known_natives")
+        self._rules = bpf.map_fd("unwind_rules")
         self._ring = libbpf.RingBuffer(bpf.map_fd("snapshots"), self._receive)
         self._files = MappedFiles()
         self._unwinder = Unwinder()
+        self._symbols = Symbols()
         self._images: dict[int, _Image] = {}
         self._expected: dict[int, MemoryMap] = {}
+        self._unnamed: list[tuple[_Image, NativeStack]] = []
+        self._last_text = 0
         self.cut = 0
         """Stacks whose unwinding ended before the thread's root."""
 
@@ -68,10 +96,12 @@ class NativeStacks:
 
     def close(self) -> None:
         self._ring.close()
+        self._symbols.close()
 
     def consume(self) -> None:
-        """Unwind all that has come."""
+        """Unwind all that has come; then name it, which can take longer than the kernel side's ring lasts."""
         self._ring.consume()
+        self._name_all()
 
     def expect(self, pid: int) -> None:
         """A process has mapped a driver: it is looked at now, as it may be gone when its first stack is here."""
@@ -87,23 +117,16 @@ class NativeStacks:
     def stack(self, image: int, native: int) -> NativeStack | None:
         """None when its copy has not come."""
         known = self._images.get(image)
-        addresses = known.stacks.get(native) if known else None
-        if known is None or addresses is None:
-            return None
-        named = known.named.get(addresses)
-        if named is None:
-            frames = tuple(self._frame(known, address) for address in reversed(addresses))
-            named = known.named[addresses] = NativeStack(frames, known.whole[addresses])
-        return named
+        return known.stacks.get(native) if known else None
 
     def keep(self, used: Set[int]) -> None:
         """Forget names of stacks that are of no site, when there are very many. `used` are those of all sites."""
         for image in self._images.values():
             if len(image.stacks) > KEPT_NAMES:
-                first = set(image.names.values())
+                first = set(image.first_names.values())
                 image.stacks = {
-                    native: addresses
-                    for native, addresses in image.stacks.items()
+                    native: stack
+                    for native, stack in image.stacks.items()
                     if native in used or native in first
                 }
 
@@ -128,44 +151,88 @@ class NativeStacks:
         if kind == EventType.SNAPSHOT:
             event = SnapshotEvent.from_buffer_copy(data)
             self._add(event, _snapshot(event, data[ctypes.sizeof(SnapshotEvent) :]))
+        elif kind == EventType.SAME_STACK:
+            self._note_same(SameStackEvent.from_buffer_copy(data))
         elif kind == EventType.TEXT:
             self._tell_text(TextEvent.from_buffer_copy(data))
 
     def _add(self, event: SnapshotEvent, snapshot: Snapshot) -> None:
         image = self._image(event.image, event.tgid)
         unwound = self._unwinder.unwind(snapshot, image.memory)
-        name = self._name(image, event.native, unwound)
-        if name != event.native:
+        name = image.first_names.setdefault(unwound.addresses, event.native)
+        if name == event.native:
+            stack = NativeStack(unwound.addresses, unwound.reason is None)
+            image.stacks[name] = stack
+            self._unnamed.append((image, stack))
+            self.cut += not stack.whole
+        else:
+            image.stacks[event.native] = image.stacks[name]
             libbpf.update_number(self._known, event.native, name)
+            image.repeated += 1
+            if image.repeated % REPEATED == 0:  # the kernel side has forgotten some
+                image.told.clear()
+        if image.text and unwound.reason is None and not unwound.guesses:
+            self._tell_rules(image, unwound.addresses)
 
-    def _name(self, image: _Image, native: int, unwound: Unwound) -> int:
-        addresses = unwound.addresses
-        name = image.names.setdefault(addresses, native)
-        if name == native and native not in image.stacks:
-            self.cut += unwound.reason is not None
-        image.whole[addresses] = unwound.reason is None
-        image.stacks[native] = addresses
-        return name
+    def _note_same(self, event: SameStackEvent) -> None:
+        image = self._images.get(event.image)
+        known = image.stacks.get(event.known) if image is not None else None
+        if image is not None and known is not None:
+            image.stacks[event.native] = known
+
+    def _tell_rules(self, image: _Image, addresses: tuple[int, ...]) -> None:
+        """How to unwind each frame, as far as they are simple."""
+        for number, address in enumerate(addresses):
+            place = address if number == 0 else address + 1  # as it stands on the stack
+            if place in image.told:
+                continue
+            rule = _rule(image.memory, address)
+            if rule is None or (number == 0 and rule != _rule(image.memory, address - 1)):
+                return
+            value = UnwindRule(cfa=rule.cfa, saved_bp=rule.saved_bp, base=FrameBase[rule.base.name])
+            libbpf.update(self._rules, UnwindKey(pc=place, text=image.text), value)
+            image.told.add(place)
 
     def _tell_text(self, event: TextEvent) -> None:
-        memory = self._image(event.image, event.tgid).memory
-        memory.refresh()
-        found = executable_memory(
-            (region.begin, region.end) for region in memory.regions if region.executable
-        )
+        """What is executable now. When code has gone, other code can come to its place: all is learnt anew."""
+        image = self._image(event.image, event.tgid)
+        self._name_all()
+        before = image.code()
+        image.memory.refresh()
+        now = image.code()
+        if not image.text or not before <= now:
+            self._last_text += 1
+            image.text = self._last_text
+            image.told.clear()
+            image.frames.clear()
+            image.first_names.clear()
+        found = executable_memory((begin, end) for begin, end, _ in now)
         if found is not None:
-            libbpf.update_inner(self._texts, event.image, _text(event.pages, found))
+            libbpf.update_inner(self._texts, event.image, _text(event.pages, image.text, found))
+
+    def _name_all(self) -> None:
+        for image, stack in self._unnamed:
+            stack.frames = tuple(self._frame(image, address) for address in reversed(stack.addresses))
+        self._unnamed.clear()
 
     def _frame(self, image: _Image, address: int) -> Frame:
         frame = image.frames.get(address)
         if frame is None:
-            region = image.memory.find(address)
-            place = region.address_as_linked(address) if region else None
-            path = region.path if region else ""
-            shown = address if place is None else place
-            name = f"{path.rpartition('/')[2]}+{shown:#x}"
-            frame = image.frames[address] = native_frame(name, path)
+            symbol = self._symbols.name(address, image.memory)
+            frame = image.frames[address] = native_frame(symbol.function, symbol.library)
         return frame
+
+
+def _rule(memory: MemoryMap, address: int) -> SimpleRule | None:
+    region = memory.find(address)
+    place = region.address_as_linked(address) if region is not None else None
+    if region is None or place is None or isinstance(region.file, NoFile):
+        return None
+    try:
+        rules = region.file.rules(place, Budget())
+    except (Malformed, Exhausted):
+        return None
+    return simple_rule(rules) if rules is not None else None
 
 
 def _snapshot(event: SnapshotEvent, memory: bytes) -> Snapshot:
@@ -178,7 +245,11 @@ def _snapshot(event: SnapshotEvent, memory: bytes) -> Snapshot:
         place = taken.stack - registers.sp
         there = stack[place : place + 8] if 0 <= place <= len(stack) - 8 else b""
         # One that was left by longjmp has no trampoline on the stack any more.
-        if there and int.from_bytes(there, "little") & ~(PAGE_BYTES - 1) == event.trampoline:
+        if (
+            event.trampoline
+            and there
+            and int.from_bytes(there, "little") & ~(PAGE_BYTES - 1) == event.trampoline
+        ):
             stack[place : place + 8] = taken.address.to_bytes(8, "little")
     return Snapshot(
         registers=Registers(
@@ -195,8 +266,8 @@ def _snapshot(event: SnapshotEvent, memory: bytes) -> Snapshot:
     )
 
 
-def _text(pages: int, memory: ExecutableMemory) -> Text:
-    text = Text(pages=pages)
+def _text(pages: int, number: int, memory: ExecutableMemory) -> Text:
+    text = Text(pages=pages, id=number)
     text.windows[:] = memory.windows
     ctypes.memmove(text.bits, memory.bits, len(memory.bits))
     return text

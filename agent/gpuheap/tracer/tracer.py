@@ -73,7 +73,7 @@ class TracerOptions:
     pids: frozenset[int] | None = None
     commands: tuple[str, ...] = ()
     live_allocations: int = 1 << 20
-    native_stacks: bool = False
+    native_stacks: bool = True
 
 
 class Tracer:

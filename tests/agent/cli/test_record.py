@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from gpuheap.heap.model import FrameKind
 from gpuheap.profile.files import read_profile
 from gpuheap.profile.model import Profile
 from tests.agent.cli.command import DEADLINE_SECONDS, gpuheap, start
@@ -39,7 +40,11 @@ def test_a_command_is_recorded_from_its_first_allocation_to_its_end(
     profile = read_profile(tmp_path / "gpuheap.pb.gz")
     assert sums(profile) == (*ALLOCATED, *IN_USE)
     stacks = {
-        tuple((frame.function, Path(frame.file).name, frame.line) for frame in sample.stack): sample.values[3]
+        tuple(
+            (frame.function, Path(frame.file).name, frame.line)
+            for frame in sample.stack
+            if frame.kind is FrameKind.PYTHON
+        ): sample.values[3]
         for sample in profile.samples
     }
     load = ("<module>", "serve.py", line_of("load()"))

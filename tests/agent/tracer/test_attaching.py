@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from gpuheap.heap.model import Reading
-from gpuheap.tracer import Tracer
+from gpuheap.tracer import Tracer, TracerOptions
 from gpuheap.tracer.kernel import Kernel
 from tests.agent.tracer.conftest import Program, of
 from tests.agent.tracer.played import Played, in_use
@@ -84,7 +84,7 @@ def seen(kernel: Kernel, standin: StandIn) -> Iterator[Seen]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(Kernel, "running", lambda: kernel)
         patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-        with Tracer() as tracer, Played(tracer, standin) as play:
+        with Tracer(TracerOptions(native_stacks=False)) as tracer, Played(tracer, standin) as play:
             play_all(play)
             program = Program(tracer, [sys.executable, "-c", STACKS], standin)
             program.line()

@@ -1,0 +1,192 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Native stacks of C programs that are generated here, so that every stack is known by the bytes that it asks for."""
+
+import subprocess
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+
+from gpuheap.heap.model import Frame, FrameKind, Site, Totals
+from gpuheap.tracer import Tracer, TracerOptions
+from tests.agent.tracer.conftest import Program, of
+from tests.standin.build import StandIn
+
+pytestmark = pytest.mark.bpf
+
+FLAGS = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-inline", "-fno-ipa-icf")
+FIRST_SIZE = 1000
+
+# A stack for each number: its bits choose, at each level, which of two functions calls the next one.
+PROGRAM = r"""
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+int cuInit(unsigned);
+int cuMemAlloc_v2(uint64_t *, size_t);
+volatile int done;
+
+%(functions)s
+static void (*const remains[])(unsigned) = {%(names)s};
+
+/* What earlier calls leave on the stack: addresses of functions, others each time. */
+__attribute__((noinline)) static void litter(unsigned seed)
+{
+	void *volatile words[200];
+	for (int i = 0; i < 200; i++) {
+		seed = seed * 1664525 + 1013904223;
+		words[i] = (void *)remains[(seed >> 16) %% (sizeof(remains) / sizeof(*remains))];
+	}
+	done = words[seed %% 200] != 0;
+}
+
+int main(int count, char **arguments)
+{
+	unsigned stacks, rounds, littered = atoi(arguments[1]);
+
+	cuInit(0);
+	while (scanf("%%u %%u", &stacks, &rounds) == 2) {
+		for (unsigned round = 0; round < rounds; round++)
+			for (unsigned number = 0; number < stacks; number++) {
+				if (littered)
+					litter(round * stacks + number);
+				%(first)s
+			}
+		puts("done");
+		fflush(stdout);
+	}
+}
+"""
+FUNCTION = """
+__attribute__((noinline)) static void %(name)s(unsigned number)
+{
+	%(body)s
+	done++; /* not the last thing, so that it is a call and no jump */
+}
+"""
+
+
+def source(levels: int) -> str:
+    functions, names = [], []
+    for level in range(levels):
+        for side in "ab":
+            name = f"{side}{level}"
+            body = f"if (number >> {level - 1} & 1) b{level - 1}(number); else a{level - 1}(number);"
+            if level == 0:
+                body = f"uint64_t address; cuMemAlloc_v2(&address, {FIRST_SIZE} + number);"
+            functions.append(FUNCTION % {"name": name, "body": body})
+            names.append(name)
+    last = levels - 1
+    first = f"if (number >> {last} & 1) b{last}(number); else a{last}(number);"
+    return PROGRAM % {"functions": "".join(functions), "names": ", ".join(names), "first": first}
+
+
+def expected(number: int, levels: int) -> list[str]:
+    return ["main", *("ab"[number >> level & 1] + str(level) for level in reversed(range(levels)))]
+
+
+@pytest.fixture(scope="module")
+def tracer(standin: StandIn) -> Iterator[Tracer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
+        with Tracer(TracerOptions(native_stacks=True)) as tracer:
+            yield tracer
+
+
+@pytest.fixture(scope="module")
+def build(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
+    def build(text: str, *flags: str) -> Path:
+        folder = tmp_path_factory.mktemp("program")
+        (folder / "program.c").write_text(text)
+        command = ["gcc", *FLAGS, *flags, "-o", str(folder / "program"), str(folder / "program.c")]
+        subprocess.run([*command, str(standin.library)], check=True)
+        return folder / "program"
+
+    return build
+
+
+def functions(stack: tuple[Frame, ...]) -> list[str]:
+    """From `main` on."""
+    names = [frame.function for frame in stack]
+    return names[names.index("main") :] if "main" in names else names
+
+
+def by_size(tracer: Tracer, pid: int) -> dict[int, list[tuple[Site, Totals]]]:
+    """All that asked for the same number of bytes an allocation."""
+    found: dict[int, list[tuple[Site, Totals]]] = {}
+    for site, totals in of(tracer.read(), pid).items():
+        assert totals.allocated_bytes % totals.allocated_objects == 0, "one stack has one size here"
+        found.setdefault(totals.allocated_bytes // totals.allocated_objects, []).append((site, totals))
+    return found
+
+
+def run(program: Program, stacks: int, rounds: int) -> None:
+    program.write(f"{stacks} {rounds}\n")
+    assert program.line() == "done"
+
+
+def named(found: dict[int, list[tuple[Site, Totals]]]) -> dict[int, list[list[str]]]:
+    """The stacks of each number."""
+    return {size - FIRST_SIZE: [functions(site.stack) for site, _ in sites] for size, sites in found.items()}
+
+
+def loss(tracer: Tracer, reason: str) -> int:
+    return tracer.read().losses[reason]
+
+
+def test_119_stacks_at_full_speed_are_all_found_and_none_are_merged(
+    start: Callable[..., Program], tracer: Tracer, build: Callable[[str], Path]
+) -> None:
+    """Without a pause between its calls: the machine decides how many a second, here more than 25,000."""
+    program = start(build(source(7)), "0")
+    run(program, 119, 300)
+    found = by_size(tracer, program.pid)
+    assert named(found) == {number: [expected(number, 7)] for number in range(119)}
+    assert {totals.allocated_objects for sites in found.values() for _, totals in sites} == {300}
+    assert {frame.kind for sites in found.values() for frame in sites[0][0].stack} == {FrameKind.NATIVE}
+
+
+def test_what_earlier_calls_left_on_the_stack_makes_no_stack_another_one(
+    start: Callable[..., Program], tracer: Tracer, build: Callable[[str], Path]
+) -> None:
+    """No two allocations here have the same remains. Once the agent has seen the stacks, that changes nothing."""
+    program = start(build(source(7)), "1")
+    run(program, 119, 1)
+    tracer.poll(0)
+    before = loss(tracer, "snapshot_rate")
+    run(program, 119, 200)
+    found = by_size(tracer, program.pid)
+    assert named(found) == {number: [expected(number, 7)] for number in range(119)}
+    assert {totals.allocated_objects for sites in found.values() for _, totals in sites} == {201}
+    assert loss(tracer, "snapshot_rate") == before, "they were recognised in the kernel, not copied"
+
+
+def test_more_new_stacks_than_may_be_copied_are_copied_when_they_come_again_and_the_rest_is_counted(
+    start: Callable[..., Program], tracer: Tracer, build: Callable[[str], Path]
+) -> None:
+    count = 2000
+    program = start(build(source(11)), "0")
+    run(program, 1, 1)  # what it has mapped becomes known
+    tracer.poll(0)
+    refused = rounds = 0
+    while (now := loss(tracer, "snapshot_rate") + loss(tracer, "snapshot_ring_full")) > refused or not rounds:
+        refused = now
+        run(program, count, 1)
+        rounds += 1
+    assert refused, "this must be more than the limits, or it shows nothing"
+    objects = dict.fromkeys(range(count), 0)
+    missed = 0
+    for site, totals in of(tracer.read(), program.pid).items():
+        names = functions(site.stack)
+        if names[0] != "main":
+            missed += totals.allocated_objects
+            continue
+        number = totals.allocated_bytes // totals.allocated_objects - FIRST_SIZE
+        assert names == expected(number, 11)
+        assert not objects[number], "one stack is one site"
+        objects[number] = totals.allocated_objects
+    assert missed == loss(tracer, "native_stack_missed")
+    assert sum(objects.values()) + missed == count * rounds + 1
+    assert min(objects.values()) >= 1
