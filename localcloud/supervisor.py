@@ -19,6 +19,7 @@ from localcloud.cloud import PROGRESS, Endpoints, supervisor_lock
 from localcloud.kube.cloud_controller import CloudController
 from localcloud.kube.component import ComponentFailed
 from localcloud.kube.control_plane import ControlPlane
+from localcloud.kube.karpenter import Karpenter
 from localcloud.kube.kubelet import Kubelet
 from localcloud.kube.watching import client
 from localcloud.toolchain import resolve
@@ -64,6 +65,7 @@ def _start(state: Path, stack: ExitStack) -> ControlPlane:
     for loop in (
         Kubelet(client(control_plane.kubeconfig)),
         CloudController(client(control_plane.kubeconfig), store),
+        Karpenter(client(control_plane.kubeconfig), store),
     ):
         loop.start()
         stack.callback(loop.stop)

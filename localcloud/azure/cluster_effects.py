@@ -16,10 +16,13 @@ from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Namespace, Node
 from lightkube.types import PatchType
 
+from localcloud.azure import aks_automatic
 from localcloud.azure.effects import EffectFailed, Place
 from localcloud.azure.nodes import POOL_ID_ANNOTATION, Pool
 from localcloud.azure.records import Json, Resource
+from localcloud.azure.types_cluster import INSPEKTOR_GADGET
 from localcloud.azure.types_monitor import ASSOCIATION
+from localcloud.kube import karpenter_crds
 
 READY_SECONDS: Final = 90.0
 POLL_SECONDS: Final = 0.1
@@ -31,8 +34,10 @@ RELEASE_ANNOTATION: Final = "localcloud.gpuheap/extension"
 
 
 def keep_cluster(cluster: Resource, place: Place) -> None:
-    """The nodes of the pools that are declared in the cluster itself."""
+    """The nodes of the pools that are declared in the cluster itself, and Karpenter's kinds where it makes nodes."""
     kubernetes = _client(place)
+    if aks_automatic.provisions_nodes(cluster):
+        karpenter_crds.install(kubernetes)
     for properties in cluster.outputs.get("agentPoolProfiles", ()):
         _keep_nodes(kubernetes, _pool(f"{cluster.id}/agentPools/{properties['name']}", properties, cluster))
 
@@ -43,6 +48,7 @@ def remove_cluster(cluster: Resource, place: Place) -> None:
     for node in list(kubernetes.list(Node)):
         if _pool_id(node).startswith(f"{cluster.id.lower()}/"):
             _delete(kubernetes, Node, _name(node))
+    karpenter_crds.remove(kubernetes)
     for namespace in list(kubernetes.list(Namespace)):
         if _name(namespace) not in SYSTEM_NAMESPACES:
             _delete(kubernetes, Namespace, _name(namespace))
@@ -63,7 +69,12 @@ def remove_pool(pool: Resource, place: Place) -> None:
 
 
 def keep_extension(extension: Resource, place: Place) -> None:
-    """Install Inspektor Gadget, and wait until its pods are ready on every node. Raises EffectFailed."""
+    """Install Inspektor Gadget, and wait until its pods are ready on every node. Raises EffectFailed.
+
+    Other extensions have nothing to install here.
+    """
+    if str(extension.outputs.get("extensionType", "")).lower() != INSPEKTOR_GADGET:
+        return
     cluster = place.store.resource(extension.id.split("/providers/Microsoft.KubernetesConfiguration/")[0])
     settings = extension.outputs.get("configurationSettings", {})
     if settings.get("azureMonitor.enabled") == "true":

@@ -5,6 +5,7 @@ from collections.abc import Mapping
 from typing import Final
 
 from localcloud.azure import (
+    aks_automatic,
     types_alerts,
     types_basic,
     types_cluster,
@@ -19,6 +20,7 @@ KNOWN: Final[Mapping[str, Knowledge]] = {
     **types_basic.KNOWN,
     **types_network.KNOWN,
     **types_cluster.KNOWN,
+    **aks_automatic.KNOWN,
     **types_monitor.KNOWN,
     **types_grafana.KNOWN,
 }

@@ -7,6 +7,7 @@ What appears inside the cluster is in `cluster_effects.py`.
 import re
 from typing import Final
 
+from localcloud.azure import aks_automatic
 from localcloud.azure.errors import AzureError
 from localcloud.azure.knowledge import TENANT, Asked, Finder, Knowledge, guid, token_hex
 from localcloud.azure.records import Json, Resource
@@ -18,6 +19,9 @@ CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
 AGENT_POOL: Final = "azure-native:containerservice:AgentPool"
 EXTENSION: Final = "azure-native:kubernetesconfiguration:Extension"
 INSPEKTOR_GADGET: Final = "microsoft.inspektorgadget"
+RELEASE_TRAINS: Final = {INSPEKTOR_GADGET: "preview", "microsoft.azurecontainerstoragev2": "stable"}
+"""The extensions that are known here, and where each is offered."""
+
 KUBERNETES_VERSION: Final = "1.36.3"
 """What a cluster gets that asks for none: the version of the local control plane."""
 
@@ -125,6 +129,8 @@ def _cluster_allowed(asked: Asked) -> None:
         raise AzureError(400, "InvalidParameter", "Must define at least one system pool.")
     for pool in pools:
         _known_size(pool.get("vmSize"), pool.get("name", ""))
+    if aks_automatic.is_automatic(asked.inputs):
+        aks_automatic.check(asked.inputs)
 
 
 def _with_pools(cluster: Resource, store: Finder) -> Json:
@@ -170,6 +176,12 @@ def _agent_pool(asked: Asked) -> Json:
 def _agent_pool_allowed(asked: Asked) -> None:
     cluster = asked.store.resource(asked.id.rsplit("/", 2)[0])
     inline = cluster.outputs.get("agentPoolProfiles", ()) if cluster else ()
+    if cluster and aks_automatic.provisions_nodes(cluster) and asked.inputs.get("enableAutoScaling"):
+        raise AzureError(
+            400,
+            "BadRequest",
+            "With node auto-provisioning only pools of a fixed number of nodes can be made.",
+        )
     if asked.before is None and any(pool.get("name") == asked.name for pool in inline):
         raise AzureError(409, "AgentPoolAlreadyExists", f"Pool {asked.name} was made with the cluster.")
     _known_size(asked.inputs.get("vmSize"), asked.name)
@@ -207,15 +219,18 @@ def _extension_allowed(asked: Asked) -> None:
             "InvalidRequest",
             "version cannot be given together with autoUpgradeMinorVersion=true; set that to false.",
         )
-    if kind.lower() != INSPEKTOR_GADGET:
+    offered = RELEASE_TRAINS.get(kind.lower())
+    if offered is None:
         raise AzureError(
-            501, "NotSimulated", f"The local cloud simulates {INSPEKTOR_GADGET}, not the extension {kind!r}."
+            501,
+            "NotSimulated",
+            f"The local cloud simulates {' and '.join(RELEASE_TRAINS)}, not the extension {kind!r}.",
         )
-    if train != "preview":
+    if train.lower() != offered:
         raise AzureError(
             400,
             "ExtensionTypeRegistrationGetFailed",
-            f"Extension type {kind} is not offered in release train {train}; it is in preview.",
+            f"Extension type {kind} is not offered in release train {train}; it is in {offered}.",
         )
 
 
