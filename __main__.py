@@ -19,6 +19,7 @@ place = wiring.place(config)
 
 cluster = wiring.cluster(config, place)
 gpu_pools = wiring.gpu_pools(config, cluster)
+wiring.local_storage(config, cluster)
 wiring.placement(config, cluster)
 wiring.workspaces(config, cluster)
 plugins = wiring.device_plugins(config, cluster, gpu_pools)

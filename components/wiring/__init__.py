@@ -7,7 +7,7 @@ One file a part of the stack, one function a component. No decisions but those b
 from .alerts import stack_alerts
 from .cluster import cluster
 from .devices import device_plugins, readiness
-from .gpu import gpu_pools
+from .gpu import gpu_pools, local_storage
 from .grafana import grafana, grafana_content
 from .metrics import metrics_pipeline
 from .place import place
@@ -24,6 +24,7 @@ __all__ = [
     "grafana",
     "grafana_content",
     "inspektor_gadget",
+    "local_storage",
     "metrics_pipeline",
     "place",
     "placement",

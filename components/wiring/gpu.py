@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The nodes with GPUs."""
+"""The nodes with GPUs, and their local disks."""
 
 from collections.abc import Sequence
 
@@ -9,6 +9,7 @@ from components.cluster import Cluster
 from components.config import StackConfig
 from components.gpu_pool import AgentPool, AgentPoolArgs
 from components.karpenter_pool import KarpenterPool, KarpenterPoolArgs
+from components.local_storage import LocalStorage, LocalStorageArgs
 
 
 def gpu_pools(config: StackConfig, cluster: Cluster) -> Sequence[pulumi.Resource]:
@@ -42,3 +43,18 @@ def gpu_pools(config: StackConfig, cluster: Cluster) -> Sequence[pulumi.Resource
         )
         for pool in config.gpu_pools
     ]
+
+
+def local_storage(config: StackConfig, cluster: Cluster) -> LocalStorage | None:
+    """Volumes on NVMe disks, if a pool offers some."""
+    if not any(pool.local_nvme for pool in config.gpu_pools):
+        return None
+    return LocalStorage(
+        "local-storage",
+        LocalStorageArgs(
+            cluster_name=cluster.cluster_name,
+            cluster_resource_group_name=cluster.resource_group_name,
+            provider=cluster.provider,
+            depends_on=cluster.ready,
+        ),
+    )
