@@ -16,6 +16,7 @@ from pulumi_kubernetes.core import v1 as core
 from gpuheap.contract import DEFAULT_METRICS_PORT, DEFAULT_PUSH_INTERVAL_SECONDS
 
 from .cluster import GPU_TAINT_KEY
+from .settings.pools import SPOT_TAINT_KEY
 
 NAMESPACE: Final = "gpuheap"
 NAME: Final = "gpuheap-agent"
@@ -99,7 +100,9 @@ class ProfilerAgent(pulumi.ComponentResource):
                 host_pid=True,
                 node_selector=args.node_selector,
                 tolerations=[
-                    core.TolerationArgs(key=GPU_TAINT_KEY, operator="Exists", effect="NoSchedule"),
+                    core.TolerationArgs(key=key, operator="Exists", effect="NoSchedule")
+                    # One by one: AKS Automatic refuses pods that tolerate whatever there is.
+                    for key in (GPU_TAINT_KEY, SPOT_TAINT_KEY)
                 ],
                 containers=[self._container(args)],
             ),

@@ -18,7 +18,8 @@ _CAPACITY_RESERVATION_GROUP: Final = (
     r"(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+"
     r"/providers/Microsoft\.Compute/capacityReservationGroups/[^/]+$"
 )
-SPOT_TAINT: Final = "kubernetes.azure.com/scalesetpriority=spot:NoSchedule"
+SPOT_TAINT_KEY: Final = "kubernetes.azure.com/scalesetpriority"
+SPOT_TAINT: Final = f"{SPOT_TAINT_KEY}=spot:NoSchedule"
 """AKS gives it to every spot node: https://learn.microsoft.com/azure/aks/spot-node-pool"""
 
 TAINT_VALUE: Final = "present"

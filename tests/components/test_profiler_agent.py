@@ -20,10 +20,13 @@ def container(pod: dict[str, Any]) -> dict[str, Any]:
     return dict(container)
 
 
-def test_it_runs_on_gpu_nodes_only_and_tolerates_their_taint(pod: dict[str, Any]) -> None:
+def test_it_runs_on_gpu_nodes_only_and_tolerates_their_taints_and_those_of_spot_nodes(
+    pod: dict[str, Any],
+) -> None:
     assert pod["spec"]["nodeSelector"] == {"kubernetes.azure.com/accelerator": "nvidia"}
     assert pod["spec"]["tolerations"] == [
-        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
+        {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"},
+        {"key": "kubernetes.azure.com/scalesetpriority", "operator": "Exists", "effect": "NoSchedule"},
     ]
 
 
