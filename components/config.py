@@ -9,10 +9,11 @@ complete, frozen model and previews are the same each time.
 
 import re
 from collections.abc import Mapping
-from typing import Annotated, Any, Final
+from typing import Annotated, Any
 
 import pulumi
 from pydantic import Discriminator, Field, Tag, ValidationError
+from pydantic.fields import FieldInfo
 
 from .config_problems import ConfigError, Path, Problem, problem_of, problems_of, unknown_key
 from .settings import combinations
@@ -92,24 +93,34 @@ class StackConfig(Part):
     )
 
 
+def fields() -> dict[str, FieldInfo]:
+    """The top-level keys that a user may write."""
+    return {
+        field.alias or name: field
+        for name, field in StackConfig.model_fields.items()
+        if name not in ("name", "location")
+    }
+
+
 def load() -> StackConfig:
     """The configuration of the stack that runs. Raises ConfigError, which the engine prints without a
     traceback.
     """
-    config = pulumi.Config()
+    config, known = pulumi.Config(), fields()
     raw: dict[str, Any] = {}
     for key in _keys_of(config.name):
-        field = _FIELDS.get(key)
+        field = known.get(key)
         raw[key] = config.get(key) if field is None or field.annotation is str else config.get_object(key)
     return parse(raw, stack=pulumi.get_stack(), location=pulumi.Config("azure-native").get("location"))
 
 
 def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackConfig:
     """The checked model of what the user wrote. Pure; raises ConfigError with every problem found."""
-    written = {key: value for key, value in raw.items() if key in _FIELDS}
-    problems = [unknown_key((key,), _FIELDS) for key in sorted(raw.keys() - written.keys())]
+    known = fields()
+    written = {key: value for key, value in raw.items() if key in known}
+    problems = [unknown_key((key,), known) for key in sorted(raw.keys() - written.keys())]
     name = _name(stack)
-    complete, derived = _with_derived(written, name)
+    complete, derived = with_derived(written, name)
     if location is None:
         problems.append(
             Problem(
@@ -139,7 +150,7 @@ def _name(stack: str) -> str:
     return "gpuheap-" + re.sub(r"[^a-z0-9]+", "-", stack.lower()).strip("-")[:32].rstrip("-")
 
 
-def _with_derived(written: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[Path, str]]:
+def with_derived(written: Mapping[str, Any], name: str) -> tuple[dict[str, Any], dict[Path, str]]:
     """`written` with the names that follow from the stack's, and where each of those came from."""
     complete = dict(written)
     derived: dict[Path, str] = {}
@@ -168,10 +179,3 @@ def _keys_of(namespace: str) -> list[str]:
     prefix = f"{namespace}:"
     known = {**pulumi.runtime.config.get_config_env(), **pulumi.runtime.config.CONFIG.get()}
     return sorted(key.removeprefix(prefix) for key in known if key.startswith(prefix))
-
-
-_FIELDS: Final = {
-    field.alias or name: field
-    for name, field in StackConfig.model_fields.items()
-    if name not in ("name", "location")
-}

@@ -31,6 +31,8 @@ class SystemPool(Part):
 
 
 class NewCluster(Part):
+    """A cluster that comes and goes with the stack."""
+
     name: str = Field(
         pattern=CLUSTER_NAME,
         description="1 to 63 letters, digits, hyphens and underscores; a letter or digit first and last",
@@ -72,6 +74,8 @@ class NewCluster(Part):
 
 
 class ExistingCluster(Part):
+    """A cluster that is there."""
+
     existing: ExistingResource = Field(description="the AKS cluster to use")
     mode: Mode = Field(
         default="standard", description="of which kind it is: standard or automatic", examples=["automatic"]

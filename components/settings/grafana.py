@@ -27,6 +27,8 @@ class Administrator(Part):
 
 
 class NewGrafana(Part):
+    """A workspace that comes and goes with the stack."""
+
     name: str = Field(
         pattern=GRAFANA_NAME,
         description="2 to 30 letters, digits and hyphens, a letter first, no hyphen last",
@@ -39,6 +41,8 @@ class NewGrafana(Part):
 
 
 class ExistingGrafana(Part):
+    """A workspace that is there."""
+
     existing: ExistingResource = Field(
         description="the Managed Grafana workspace to use; it must be of the Standard tier"
     )

@@ -1,15 +1,17 @@
 # SPDX-License-Identifier: Apache-2.0
 """When AKS may upgrade the cluster, and when the images of its nodes."""
 
+import re
 from datetime import date
-from typing import Final, Literal, Self
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import Field, model_validator
+from pydantic import BeforeValidator, Field, model_validator
 
 from .base import Part, refuse
 
 # https://learn.microsoft.com/azure/aks/planned-maintenance
 SHORTEST_HOURS: Final = 4
+_GO_MOMENT: Final = re.compile(r" 00:00:00 \+0000 UTC$")
 
 
 class Window(Part):
@@ -33,11 +35,19 @@ class Window(Part):
     every_weeks: int = Field(default=1, ge=1, le=4, description="every 1 to 4 weeks", examples=[1])
 
 
+def _day(value: object) -> object:
+    """The engine reads an unquoted date of YAML as a moment, and passes that on as Go writes one."""
+    return _GO_MOMENT.sub("", value) if isinstance(value, str) else value
+
+
+Day = Annotated[date, BeforeValidator(_day)]
+
+
 class Days(Part):
     """From one day to another, both of them included."""
 
-    start: date = Field(description="the first day, as YYYY-MM-DD", examples=["2026-12-20"])
-    end: date = Field(description="the last day, as YYYY-MM-DD, not before start", examples=["2027-01-03"])
+    start: Day = Field(description="the first day, as YYYY-MM-DD", examples=["2026-12-20"])
+    end: Day = Field(description="the last day, as YYYY-MM-DD, not before start", examples=["2027-01-03"])
 
     @model_validator(mode="after")
     def _ordered(self) -> Self:

@@ -114,6 +114,8 @@ class Subnets(Part):
 
 
 class GivenSubnets(Part):
+    """A network that is there."""
+
     existing: Subnets = Field(description="subnets of a network that is there")
 
 

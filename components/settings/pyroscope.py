@@ -7,6 +7,8 @@ from .base import Part
 
 
 class Pyroscope(Part):
+    """Pyroscope's chart, and the disk that it keeps profiles on."""
+
     chart: str = Field(
         default="oci://ghcr.io/grafana/helm-charts/pyroscope",
         pattern=r"^(oci://|https://|\./|/)\S+$",

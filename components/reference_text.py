@@ -1,0 +1,43 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What `docs/configuration.md` says beside the keys themselves."""
+
+from typing import Final
+
+STACKS: Final = ("dev", "staging", "prod")
+
+BEFORE: Final = """\
+# Configuration
+
+A stack is one file, `Pulumi.<stack>.yaml`. [Pulumi.dev.yaml](../Pulumi.dev.yaml) runs on the local cloud,
+[Pulumi.staging.yaml](../Pulumi.staging.yaml) is AKS Standard with two pools,
+[Pulumi.prod.yaml](../Pulumi.prod.yaml) AKS Automatic. Copy the one that is nearest. Editors that read the
+line `# yaml-language-server` complete and check the keys by
+[components/config.schema.json](../components/config.schema.json).
+
+Every value is checked before anything is created. A refusal names the key, what was given, what is allowed
+and the command that sets it; all refusals come at once. An unknown key is an error. In the tables,
+"must be set" counts where the group of keys is written at all.
+
+This page and the schema are written by `python -m components.reference` from the models in
+`components/settings/`.
+"""
+
+AFTER: Final = """\
+## Who may deploy
+
+Resource Manager: Contributor on the subscription or the resource group, and the right to assign roles there
+(Role Based Access Control Administrator). Where only Entra identities get in (AKS Automatic, or
+`localAccounts: false`), the stack gives whoever deploys the role Azure Kubernetes Service RBAC Cluster
+Admin on the cluster, and Kubernetes asks [kubelogin](https://azure.github.io/kubelogin/) for a token: it
+must be on the path, and `AAD_LOGIN_METHOD` says how it signs in (`azurecli` after `az login`,
+`workloadidentity` in a pipeline).
+
+## What is replaced
+
+Azure keeps some properties of a pool for life: size, driver, MIG profile, OS disk, zones, spot, capacity
+reservation, subnet. A change replaces the pool, and the preview says so (`replace`): its nodes are drained
+and gone before the new ones come, because a pool's name is its identity. To keep capacity meanwhile, add a
+second pool, move the pods, then take the first one away. Images and versions change node by node, by
+`upgrade`. A name, a region or a range of the cluster replaces the cluster; `protect: true` makes that, and
+`pulumi destroy`, an error.
+"""
