@@ -6,7 +6,7 @@ size has. The pool's limits hold. Nodes go with their NodePool; an empty one is 
 AKSNodeClass says (image, disk, subnet) has nothing to act on here.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from functools import partial
 from typing import Any, Final
 
@@ -16,6 +16,7 @@ from lightkube.models.meta_v1 import OwnerReference
 from lightkube.resources.core_v1 import Node, Pod
 from lightkube.types import PatchType
 
+from localcloud.azure.aks_automatic import provisions_nodes
 from localcloud.azure.nodes import Pool
 from localcloud.azure.records import Resource
 from localcloud.azure.store import Store
@@ -49,10 +50,10 @@ class Karpenter:
         pod = self._as_it_is_now(seen) if _waits(seen) else None
         if pod is None or not _waits(pod):
             return
-        clusters = self._store.resources(token=CLUSTER)
-        for node_pool in self._node_pools():
-            if clusters and self._provide(pod, node_pool, clusters[0]):
-                return
+        for cluster in filter(provisions_nodes, self._store.resources(token=CLUSTER)):
+            for node_pool in self._kubernetes.list(NODE_POOL):
+                if self._provide(pod, node_pool, cluster):
+                    return
 
     def _as_it_is_now(self, pod: Pod) -> Pod | None:
         """The scheduler may have found a node since: the one that was made when the pod was seen before."""
@@ -63,13 +64,6 @@ class Karpenter:
             if error.status.code != 404:
                 raise
             return None
-
-    def _node_pools(self) -> Iterator[Any]:
-        try:
-            yield from self._kubernetes.list(NODE_POOL)
-        except ApiError as error:
-            if error.status.code != 404:  # a cluster without these kinds
-                raise
 
     def _provide(self, pod: Pod, node_pool: Any, cluster: Resource) -> bool:
         """Make a node for the pod, if one of this pool fits and there may be one more."""

@@ -9,6 +9,7 @@ belong to somebody else. Properties that this checkout has no use for are left o
 import time
 from typing import Any, Final
 
+import httpx2
 from lightkube import ApiError, Client
 from lightkube.generic_resource import create_global_resource
 from lightkube.resources.apiextensions_v1 import CustomResourceDefinition
@@ -31,7 +32,7 @@ SUBNET_ID: Final = (
 
 def install(kubernetes: Client) -> None:
     """Make the kinds known to the cluster, as they are in one with node auto-provisioning, and wait until they are
-    served. Raises ApiError when they are not in time.
+    served. Raises httpx2.HTTPStatusError when they are not in time.
     """
     for definition in DEFINITIONS:
         kubernetes.apply(definition, field_manager="aks", force=True)
@@ -55,9 +56,9 @@ def remove(kubernetes: Client) -> None:
 def _served(kubernetes: Client, kind: Any, *, last_try: bool) -> bool:
     try:
         list(kubernetes.list(kind))
-    except ApiError as error:
-        # Not found: not known yet. Too many requests: its storage is being prepared.
-        if error.status.code not in (404, 429) or last_try:
+    except httpx2.HTTPStatusError as error:
+        # Not found, as a page and not as a Status: not known yet. Too many requests: its storage is being prepared.
+        if error.response.status_code not in (404, 429) or last_try:
             raise
         return False
     return True

@@ -27,7 +27,7 @@ SPOT = "kubernetes.azure.com/scalesetpriority"
 def kubernetes(cluster: Client, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Client]:
     """A client of a cluster with Karpenter."""
     store = Store(tmp_path_factory.mktemp("karpenter") / "store.db")
-    outputs = {"nodeResourceGroup": "aks-nodes", "location": "westeurope"}
+    outputs = {"nodeResourceGroup": "aks-nodes", "location": "westeurope", "sku": {"name": "Automatic"}}
     id = "/subscriptions/s/resourceGroups/rg/providers/Microsoft.ContainerService/managedClusters/aks"
     store.put_resource(Resource(id=id, token=CLUSTER, outputs=outputs), actor="test")
     karpenter_crds.install(cluster)
