@@ -12,6 +12,7 @@ from .frame_entries import Entry
 MAX_INSTRUCTIONS: Final = 100_000
 """For one stack, if nothing of it was known before. A real one takes some thousands."""
 
+MAX_TRIAL_FRAMES: Final = 4096
 MAX_REMEMBERED: Final = 64
 MAX_REGISTER: Final = 127
 """Beyond those of x86-64; what is said of vector registers is read and not used."""
@@ -23,9 +24,11 @@ class Exhausted(Exception):
 
 @dataclass(slots=True)
 class Budget:
-    """Instructions that may still be run for one stack."""
+    """What may still be done for one stack."""
 
     left: int = MAX_INSTRUCTIONS
+    trial_frames: int = MAX_TRIAL_FRAMES
+    """Of ways on that were tried where code does not describe its frames."""
 
     def spend(self) -> None:
         self.left -= 1

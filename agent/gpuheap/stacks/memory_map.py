@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What lies where in one process: its mappings, with the files behind its code held open.
 
-It belongs to one process image: the descriptor of /proc/PID/maps that is kept shows nothing once the process has ended
-or runs another program, and then what was read before stays.
+It belongs to one process image: the descriptors of /proc/PID/maps and mem that are kept show nothing once the process
+has ended or runs another program, and then what was read before stays.
 """
 
 import ctypes
@@ -72,6 +72,7 @@ class MemoryMap:
         self._files = files if files is not None else MappedFiles()
         self._maps: OpenFile | None = None
         self._root: OpenFile | None = None
+        self._memory: OpenFile | None = None
         self._regions: list[Region] = []
         self._begins: list[int] = []
         self._gaps: set[int] = set()
@@ -79,6 +80,7 @@ class MemoryMap:
         """Of code that was met on a stack, by its address here, as long as nothing else is mapped there."""
         with suppress(OSError):
             self._maps = OpenFile(os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_CLOEXEC))
+            self._memory = OpenFile(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
             self._root = OpenFile(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_CLOEXEC))
         self.refresh()
 
@@ -107,6 +109,10 @@ class MemoryMap:
                 self._gaps.clear()
             self._gaps.add(page)
         return region
+
+    def code(self, address: int, size: int) -> bytes:
+        """Code that no file describes, as it is now; none of it when the process is gone."""
+        return self._memory.read(address, size) if self._memory is not None else b""
 
     def keep(self, address: int, rules: Rules) -> None:
         """For the next stack with this address."""

@@ -12,6 +12,7 @@ from typing import Final
 
 from .dwarf import Malformed
 from .elf_image import X86_64
+from .epilogues import CODE_BYTES, left
 from .expressions import NotKnown, evaluate
 from .frame_rules import Budget, Exhausted, Kind, Rules
 from .mapped_files import MappedFile
@@ -21,7 +22,7 @@ from .snapshot import Snapshot
 from .unreported_frames import candidates, is_behind_call
 
 MAX_FRAMES: Final = 512
-MAX_GUESSES: Final = 8
+MAX_GUESSES: Final = 64
 """Frames of a stack that are looked for because nothing describes the code before them."""
 
 _START_BYTES: Final = 32
@@ -65,8 +66,8 @@ class Unwound:
     """How many frames were found by looking for a return address, as the code before them does not describe itself."""
 
 
-_AS_GOOD_AS_THE_ROOT: Final = (Ended.NO_INFORMATION, Ended.COPY_ENDS, Ended.OTHER_STACK, Ended.TOO_DEEP)
-"""How the rest of a stack may end, if it is to be believed that it is the rest."""
+_AS_GOOD_AS_THE_ROOT: Final = {Ended.NO_INFORMATION: 2, Ended.COPY_ENDS: 4, Ended.TOO_DEEP: 4}
+"""How the rest of a stack may end, and how many frames it must have, if it is to be believed that it is the rest."""
 
 
 class _Stop(Exception):
@@ -264,6 +265,11 @@ class _Walk:
                 return self._interrupted(address)
             if 0 <= place - image.entry < _START_BYTES:
                 return False
+        if not self._exact:
+            caller = left(self._map.code(address, CODE_BYTES), self._snapshot, self._registers)
+            if caller is not None and is_behind_call(caller[_INSTRUCTION_POINTER], self._map):
+                self._registers = caller
+                return True
         return self._guess()
 
     def _interrupted(self, address: int) -> bool:
@@ -279,9 +285,13 @@ class _Walk:
         if not self._may_guess or self._guesses >= MAX_GUESSES:
             raise _Stop(Ended.NO_INFORMATION)
         for registers in candidates(self._snapshot, self._map, self._registers, exact=self._exact):
+            if self._budget.trial_frames <= 0:
+                raise _Stop(Ended.TOO_COSTLY)
             rest = _Walk(self._snapshot, self._map, dict(registers), self).unwound()
+            self._budget.trial_frames -= len(rest.addresses)
             # One frame alone says little: any number that looks like a return address has it.
-            if rest.reason is None or (len(rest.addresses) > 1 and rest.reason in _AS_GOOD_AS_THE_ROOT):
+            enough = _AS_GOOD_AS_THE_ROOT.get(rest.reason) if rest.reason is not None else 1
+            if enough is not None and len(rest.addresses) >= enough:
                 self._guesses += 1
                 self._registers, self._exact = registers, False
                 return True

@@ -14,6 +14,8 @@ from gpuheap.stacks.snapshot import Snapshot
 from gpuheap.stacks.symbols import Symbols
 from gpuheap.stacks.unreported_frames import ends_in_call
 from gpuheap.stacks.unwinder import Ended, Unwinder, Unwound
+from tests.debian import NotObtainable
+from tests.interpreters.found import command
 
 from .programs import CALLBACK, SIGNAL
 from .stopped import RED_ZONE_BYTES, compiled, reading_thread, traced, waiting
@@ -67,8 +69,10 @@ def test_code_made_at_run_time_is_one_frame_and_its_caller_follows(
     with stopped(compiled(tmp_path, "program", source, *compiler)) as (memory_map, snapshot):
         found = Unwinder().unwind(snapshot, memory_map)
         own = names(found, memory_map)
+    gone = Unwinder().unwind(snapshot, memory_map)
     assert own[:5] == ["stop", "callee", "[code without a file]", "caller", "main"]
-    assert (found.reason, found.guesses) == (None, 1)
+    assert (found.reason, found.guesses) == (None, 0), "its code says how it ends"
+    assert gone == replace(found, guesses=1), "its code is gone with the process"
 
 
 @pytest.mark.parametrize("options", [(), ("-static",)], ids=["shared", "static"])
@@ -157,3 +161,29 @@ def test_code_that_cannot_be_passed_ends_the_stack_with_its_reason(tmp_path: Pat
 def test_calls_are_told_from_other_instructions(code: str, is_call: bool) -> None:
     """Encodings as an assembler writes them."""
     assert ends_in_call(bytes.fromhex("90" * 7 + code)[-7:]) == is_call
+
+
+TRAMPOLINES: Final = """
+import os
+def deep(levels):
+    return deep(levels - 1) if levels else sorted([1, 2], key=inner)
+def inner(number):
+    os.read(0, 1)
+deep(20)
+"""
+
+
+@pytest.mark.parametrize("name", ["3.12-pyenv", "3.13-pyenv", "3.14-debian"])
+def test_python_functions_under_its_trampolines_are_each_a_frame(name: str) -> None:
+    """With `-X perf`, CPython calls each function through a piece of code that it has made for it."""
+    try:
+        python = command(name)
+    except NotObtainable as error:
+        pytest.skip(str(error))
+    with waiting(*python, "-X", "perf", "-c", TRAMPOLINES) as process:
+        memory_map = MemoryMap(process.pid)
+        with traced(reading_thread(process)) as thread:
+            found = Unwinder().unwind(thread.snapshot(), memory_map)
+        functions = names(found, memory_map).count("[code without a file]")
+    assert functions == 1 + 21 + 1, "the module, deep from 20 to 0, inner"
+    assert (found.reason, found.guesses) == (None, 0)
