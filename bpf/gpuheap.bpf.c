@@ -208,6 +208,18 @@ int interpreter_starts(struct pt_regs *ctx)
 	return 0;
 }
 
+/* A code object is about to be freed. Set for one process at a time: others pay nothing. */
+SEC("uprobe/of_one_process")
+int code_dies(struct pt_regs *ctx)
+{
+	__u32 tgid = bpf_get_current_pid_tgid() >> 32;
+	struct code_deaths *deaths = bpf_map_lookup_elem(&code_deaths, &tgid);
+
+	if (deaths)
+		ADD(deaths->count, 1);
+	return 0;
+}
+
 /* A forked child runs the same interpreter at the same place. */
 SEC("raw_tracepoint/sched_process_fork")
 int process_forks(struct bpf_raw_tracepoint_args *ctx)
@@ -252,10 +264,13 @@ int thread_exits(void *ctx)
 	struct task_struct *task = (void *)bpf_get_current_task();
 	__u64 id = bpf_get_current_pid_tgid();
 	struct thread *thread = bpf_map_lookup_elem(&threads, &id);
+	__u32 tgid = id >> 32;
 
 	if (thread && thread->live)
 		settle_live(thread, id >> 32);
 	forget_thread(id);
+	if ((__u32)id == tgid) /* the kernel finds the process of code_dies by this thread */
+		bpf_map_delete_elem(&code_deaths, &tgid);
 	if (!BPF_CORE_READ(task, signal, live.counter)) /* the last thread */
 		end_image(id >> 32);
 	return 0;

@@ -193,6 +193,17 @@ struct interpreter {
 _Static_assert(sizeof(struct interpreter) == 160, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /*
+ * How many code objects a process has freed since the agent probed its code_dealloc. `count` begins with a number that the
+ * agent gives only once.
+ */
+struct code_deaths {
+	__u64 image;
+	__u64 count;
+};
+
+_Static_assert(sizeof(struct code_deaths) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
+
+/*
  * From 3.11 on, one run of _PyEval_EvalFrameDefault executes many Python frames. The frames of a stack, innermost first,
  * fall into runs that each end with this flag: one for each native frame of that function, in the same order. Of a run
  * that was cut the flag may be missing.

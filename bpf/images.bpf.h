@@ -21,6 +21,15 @@ struct {
 	__type(value, struct interpreter);
 } interpreters SEC(".maps");
 
+/* Of Pythons that do not count themselves (python.bpf.h); the agent begins an entry when it has set the probe. */
+struct {
+	__uint(type, BPF_MAP_TYPE_HASH);
+	__uint(max_entries, 16384);
+	__uint(map_flags, BPF_F_NO_PREALLOC);
+	__type(key, __u32); /* tgid */
+	__type(value, struct code_deaths);
+} code_deaths SEC(".maps");
+
 /* Processes that are older than the tracing, and have exec'ed since: their memory is known from its beginning. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -87,6 +96,7 @@ static __always_inline void end_image(__u32 tgid)
 	struct image ended;
 
 	bpf_map_delete_elem(&interpreters, &tgid);
+	bpf_map_delete_elem(&code_deaths, &tgid);
 	if (!image)
 		return;
 	ended = *image;

@@ -9,10 +9,10 @@
  *   stacks         digests of the frames                -> the frames
  *
  * An address alone tells nothing: memory of freed code objects is used again, often with the same strings at the same
- * addresses. What is added to it is one number for the whole stack: how many code objects the interpreter has made (3.12,
- * 3.13) or freed (3.14 and newer) so far. While that stands still, an address is the same code. Where there is no such
- * number, or it has moved, each frame has one that is never given again: of its function (3.11) or its code object (3.12,
- * 3.13). And where that is missing, the digest itself.
+ * addresses. What is added to it is one number for the whole stack: how many code objects the interpreter has made (3.13)
+ * or freed (3.14 and newer) so far, or how many were freed since a probe counts them (3.9 to 3.12). While that stands
+ * still, an address is the same code. Where there is no such number, or it has moved, each frame has one that is never
+ * given again: of its function (3.11) or its code object (3.12, 3.13). And where that is missing, the digest itself.
  */
 #ifndef GPUHEAP_PYTHON_BPF_H
 #define GPUHEAP_PYTHON_BPF_H
@@ -219,6 +219,7 @@ __noinline int name_frames(void)
 static __always_inline __u64 code_count(struct walk *walk)
 {
 	struct interpreter *at = &walk->interpreter;
+	struct code_deaths *deaths;
 	__u64 count = 0;
 	__u32 made = 0;
 
@@ -230,7 +231,10 @@ static __always_inline __u64 code_count(struct walk *walk)
 	/* It is in _PyRuntime for the main interpreter only, and is 0 when it has run over. */
 	if (at->code_counter && walk->interpreter_state - at->runtime < RUNTIME_BYTES)
 		READ(made, at->runtime + at->code_counter);
-	return made;
+	if (made)
+		return made;
+	deaths = bpf_map_lookup_elem(&code_deaths, &walk->tgid);
+	return deaths && deaths->image == walk->image ? deaths->count : 0;
 }
 
 /*

@@ -84,6 +84,10 @@ class Interpreter(ctypes.Structure):
     ]
 
 
+class CodeDeaths(ctypes.Structure):
+    _fields_: ClassVar = [("image", ctypes.c_uint64), ("count", ctypes.c_uint64)]
+
+
 class Frame(ctypes.Structure):
     _fields_: ClassVar = [
         ("code", ctypes.c_uint64),
@@ -319,6 +323,7 @@ STRUCTS: Final[dict[str, type[ctypes.Structure]]] = {
     "settings": Settings,
     "image": Image,
     "interpreter": Interpreter,
+    "code_deaths": CodeDeaths,
     "frame": Frame,
     "stack": Stack,
     "site": Site,

@@ -23,6 +23,7 @@ from .mappings import Mapping
 NAME: Final = re.compile(r"^(lib)?python\d?")
 PROGRAM: Final = re.compile(r"^python3(\.\d+)?t?$")
 RUNTIME: Final = "_PyRuntime"
+CODE_TYPE: Final = "PyCode_Type"
 VERSION: Final = "Py_Version"
 EVALUATE: Final = "PyEval_EvalFrameEx"
 """In every CPython since 2.5."""
@@ -36,6 +37,8 @@ class InterpreterFile:
     layout: Layout
     start: Symbol
     runtime: Symbol
+    code_type: Symbol | None
+    """PyCode_Type"""
 
     @property
     def start_offset(self) -> int:
@@ -49,11 +52,15 @@ class InterpreterFile:
 
     def in_process(self, mapping: Mapping) -> Interpreter | None:
         """For a process with this mapping of the file; None if it is not the one with the start function."""
+        address = self.address_of(self.runtime, mapping)
+        return None if address is None else Interpreter(runtime=address, **asdict(self.layout))
+
+    def address_of(self, symbol: Symbol, mapping: Mapping) -> int | None:
+        """The same, of any symbol of the file."""
         into = self.start_offset - mapping.offset
         if not 0 <= into < mapping.end - mapping.start:
             return None
-        address = mapping.start + into + self.runtime.address - self.start.address
-        return Interpreter(runtime=address, **asdict(self.layout))
+        return mapping.start + into + symbol.address - self.start.address
 
 
 def looks_like_interpreter(path: str) -> bool:
@@ -126,7 +133,9 @@ def _is_elf(path: Path) -> bool:
 def interpreter_file(path: Path) -> InterpreterFile | None:
     """The interpreter in this file; None if it is none. Raises NotUsable, or Unsupported for a version not known."""
     contents = {RUNTIME: DEBUG_OFFSETS_BYTES, VERSION: 8}
-    elf = read(path, frozenset({RUNTIME, VERSION, START, EVALUATE, *FIRST_EXPORTED.values()}), contents)
+    elf = read(
+        path, frozenset({RUNTIME, VERSION, START, EVALUATE, CODE_TYPE, *FIRST_EXPORTED.values()}), contents
+    )
     if EVALUATE not in elf.symbols:
         return None
     number = elf.contents.get(VERSION, b"")
@@ -138,7 +147,13 @@ def interpreter_file(path: Path) -> InterpreterFile | None:
     runtime, start = elf.symbols.get(RUNTIME), elf.symbols.get(START)
     if runtime is None or start is None or start.offset is None:
         raise Unsupported(f"a CPython without {RUNTIME if runtime is None else START} is not supported")
-    return InterpreterFile(version=found.version, layout=found.layout, start=start, runtime=runtime)
+    return InterpreterFile(
+        version=found.version,
+        layout=found.layout,
+        start=start,
+        runtime=runtime,
+        code_type=elf.symbols.get(CODE_TYPE),
+    )
 
 
 def with_code_counter(file: InterpreterFile, path: Path) -> InterpreterFile:

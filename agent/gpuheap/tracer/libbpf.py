@@ -249,14 +249,23 @@ class BpfObject:
             self._detach(links, multi_links)
             raise
 
-    def _attach_one(self, probe: Uprobe, path: str) -> None:
+    def attach_to_process(self, probe: Uprobe, path: str, pid: int) -> int:
+        """Attach to a file as far as this process has it mapped; for `detach`. Raises AttachError."""
+        return self._attach_one(probe, path, pid)
+
+    def detach(self, link: int) -> None:
+        """What `attach_to_process` has given, before `close`."""
+        self._links.remove(link)
+        self._lib.bpf_link__destroy(link)
+
+    def _attach_one(self, probe: Uprobe, path: str, pid: int = -1) -> int:
         options = _UprobeOptions(
             sz=c.sizeof(_UprobeOptions), bpf_cookie=probe.cookie, retprobe=probe.on_return
         )
         link = self._lib.bpf_program__attach_uprobe_opts(
-            self._program(probe.program), -1, path.encode(), probe.offset, c.byref(options)
+            self._program(probe.program), pid, path.encode(), probe.offset, c.byref(options)
         )
-        self._keep_link(link, f"{probe.program} at {path}+{probe.offset:#x}")
+        return self._keep_link(link, f"{probe.program} at {path}+{probe.offset:#x}")
 
     def _attach_multi(self, program: str, on_return: bool, probes: Sequence[Uprobe], path: str) -> None:
         count = len(probes)
@@ -307,13 +316,14 @@ class BpfObject:
         fd: int = self._lib.bpf_map__fd(self._map(name))
         return fd
 
-    def _keep_link(self, link: int | None, what: str) -> None:
+    def _keep_link(self, link: int | None, what: str) -> int:
         if not link:
             reason = os.strerror(c.get_errno())
             raise AttachError(
                 f"{what}: {reason} (setting uprobes needs CAP_SYS_ADMIN): {self._lib.taken_log()}"
             )
         self._links.append(link)
+        return link
 
     def _program(self, name: str) -> int:
         return self._found(self._lib.bpf_object__find_program_by_name(self._object, name.encode()), name)

@@ -117,6 +117,14 @@ class Probes:
                 return "Python stack missed: the interpreter was found too late"
         return None
 
+    def interpreter_of(self, pid: int) -> tuple[InterpreterFile, MappedFile] | None:
+        """The interpreter that a process has mapped, and where its code is."""
+        for mapping in mappings(pid):
+            file = self._interpreters.get(mapping.file)
+            if file and file.in_process(mapping) is not None:
+                return file, mapping
+        return None
+
     def _look_at_all(self) -> None:
         for pid in processes():
             self._look_at(pid)

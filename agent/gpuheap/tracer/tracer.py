@@ -18,6 +18,7 @@ from gpuheap.heap.totals import NOTHING, add
 
 from . import abi, libbpf
 from .calls import KINDS, Call
+from .code_deaths import CodeDeaths
 from .gpus import Gpus
 from .images import Images, ancestry
 from .kernel import Kernel
@@ -34,12 +35,15 @@ SHARE: Final = 4
 """One process can have this part of the table of allocations in use."""
 
 TRACEPOINTS: Final = ("process_forks", "process_execs", "thread_exits")
-_WITH_COOKIES: Final = frozenset({"enter", "leave", "interpreter_starts", *TRACEPOINTS})
-_WITHOUT_COOKIES: Final = frozenset({*(f"enter_{call.name}" for call in Call), "leave_last", *TRACEPOINTS})
+_WITH_COOKIES: Final = frozenset({"enter", "leave", "interpreter_starts", "code_dies", *TRACEPOINTS})
+_WITHOUT_COOKIES: Final = frozenset(
+    {*(f"enter_{call.name}" for call in Call), "leave_last", "code_dies", *TRACEPOINTS}
+)
 _MAPS: Final[dict[str, tuple[Any, Any]]] = {
     "settings": (c_uint32, abi.Settings),
     "images": (c_uint32, abi.Image),
     "interpreters": (c_uint32, abi.Interpreter),
+    "code_deaths": (c_uint32, abi.CodeDeaths),
     "stacks": (c_uint64, abi.Stack),
     "live": (abi.LiveKey, abi.LiveValue),
     "sites": (abi.Site, abi.Totals),
@@ -124,6 +128,7 @@ class Tracer:
         self._names = Names(self._bpf.map_fd("stacks"))
         self._natives = NativeStacks(self._bpf)
         self._stacks = WholeStacks(self._names, self._natives if self._options.native_stacks else None)
+        self._code_deaths = CodeDeaths(self._bpf)
         self._probes = Probes(self._bpf, cookies=self._kernel.cookies)
         self._events = libbpf.RingBuffer(self._fds["events"], self._receive)
         self._spills = libbpf.RingBuffer(
@@ -235,6 +240,7 @@ class Tracer:
         elif kind == abi.EventType.IMAGE_END:
             event = abi.ImageEvent.from_buffer_copy(data)
             self._images.end(event)
+            self._code_deaths.end(event.image.id)
             self._natives.ended(event.image.id)
             self._unswept = True
         elif kind == abi.EventType.OUT_OF_MEMORY:
@@ -249,6 +255,7 @@ class Tracer:
         if not self._family.isdisjoint(ancestry(event.tgid, event.image.parent)):
             self._family.add(event.tgid)
         self._probes.look_at(event.tgid)
+        self._code_deaths.begin(image, event.tgid, self._probes.interpreter_of(event.tgid))
         if reason := self._probes.why_no_python(event.tgid):
             self._unsupported[image] = f"<{reason}>"
 
@@ -261,6 +268,7 @@ class Tracer:
         there = {image.id: (tgid, image) for tgid, image in self._present()}
         for image in self._images.missing_from(there.keys()):
             self._images.ended.add(image)
+            self._code_deaths.end(image)
             self._unswept = True
         for image, (tgid, value) in there.items():
             if not self._images.knows(image):
