@@ -13,6 +13,9 @@ from typing import Final
 
 ROOT: Final = Path("/sys/fs/cgroup")
 NAME: Final = re.compile(r"gpuheap-node-(\d+)-\d+")
+CONTROLLERS: Final = {"cpu", "cpuset", "hugetlb", "memory", "pids"}
+"""Those that the kubelet uses."""
+
 END_SECONDS: Final = 20.0
 POLL_SECONDS: Final = 0.02
 _numbers = count(1)
@@ -27,6 +30,7 @@ class ControlGroup:
 
     def create(self) -> None:
         """Make them, with a group for the runtime, whose processes must not be in a group that has groups."""
+        enable_controllers(self._root)
         for hierarchy in hierarchies(self._root):
             group = hierarchy / self.name
             group.mkdir()
@@ -59,6 +63,19 @@ def hierarchies(root: Path = ROOT) -> list[Path]:
 def unified(root: Path = ROOT) -> Path:
     """The hierarchy of version 2, which can end a group as a whole."""
     return root if (root / "cgroup.controllers").exists() else root / "unified"
+
+
+def enable_controllers(root: Path = ROOT) -> None:
+    """Where there is version 2 alone, let groups have all controllers that the kernel offers: the kubelet asks for it.
+
+    Usually systemd has done so.
+    """
+    if unified(root) != root:
+        return
+    offered = (root / "cgroup.controllers").read_text().split()
+    enabled = (root / "cgroup.subtree_control").read_text().split()
+    for controller in sorted(set(offered) & CONTROLLERS - set(enabled)):
+        (root / "cgroup.subtree_control").write_text(f"+{controller}")
 
 
 def end(name: str, root: Path = ROOT) -> None:
