@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What NetworkPolicy objects do to real packets between pods of the real node."""
+"""What the network policies of a workspace do to real packets between pods of the real node."""
 
 from collections.abc import Iterator
 from contextlib import ExitStack
@@ -10,6 +10,7 @@ import pytest
 from lightkube import codecs
 from lightkube.resources.core_v1 import Pod
 
+from components.network_holes import Egress, policies
 from tests.localcloud.node.conftest import NodeCluster, wait_for
 from tests.localcloud.node.pod_network import Protocol, reaches, serving
 
@@ -31,45 +32,61 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Town:
-    """Two workspaces, one guarded and one not, the cluster's DNS and a scraper; all listen."""
+    """A guarded workspace, another one, the cluster's DNS and scraper, a model store and the internet; all listen."""
 
     cluster: NodeCluster
     guarded: str
+    store_namespace: str
     worker: Place
     peer: Place
     stranger: Place
     dns: Place
     scraper: Place
+    store: Place
+    internet: Place
 
 
 @pytest.fixture(scope="module")
 def town(node_cluster: NodeCluster) -> Iterator[Town]:
-    guarded = node_cluster.namespace({"workload": "training"})
-    other = node_cluster.namespace({"workload": "inference"})
-    monitoring = node_cluster.namespace({"team": "monitoring"})
+    guarded, other, store = (node_cluster.namespace() for _ in range(3))
     node_cluster.wait_for_default_account("kube-system")
     made = {
         "worker": (guarded, {"app": "worker"}),
         "peer": (guarded, {"app": "peer"}),
         "stranger": (other, {"app": "worker"}),
         "dns": ("kube-system", {"k8s-app": "kube-dns"}),
-        "scraper": (monitoring, {"app": "scraper"}),
+        "scraper": ("kube-system", {"app": "scraper"}),
+        "store": (store, {"app": "store"}),
+        "internet": (other, {"app": "internet"}),
     }
     pods = {
         name: node_cluster.pod(namespace, name, "sleep", "10000", labels=labels)
         for name, (namespace, labels) in made.items()
     }
     places = {name: place(node_cluster, pod) for name, pod in pods.items()}
+    places["internet"] = at_public_address(node_cluster, places["internet"])
     with ExitStack() as stack:
         for each in places.values():
             for port in (WEB_PORT, METRICS_PORT, DNS_PORT):
                 stack.enter_context(serving(each.process, port, "TCP"))
             stack.enter_context(serving(each.process, DNS_PORT, "UDP"))
-        town = Town(cluster=node_cluster, guarded=guarded, **places)
-        assert town.stranger.reaches(town.worker), "without a policy, every pod reaches every other"
+        town = Town(cluster=node_cluster, guarded=guarded, store_namespace=store, **places)
+        everybody = [place for name, place in places.items() if name != "worker"]
+        assert all(town.worker.reaches(each) for each in everybody), "without a policy, each reaches each"
+        assert town.stranger.reaches(town.worker)
         assert town.worker.reaches(town.dns, DNS_PORT, "UDP")
         yield town
-        node_cluster.kubernetes.delete(Pod, "dns", namespace="kube-system")
+        for name in ("dns", "scraper"):
+            node_cluster.kubernetes.delete(Pod, name, namespace="kube-system")
+
+
+def at_public_address(node_cluster: NodeCluster, place: Place) -> Place:
+    """The pod as a host of the internet: at an address of a range that is kept for documentation (RFC 5737)."""
+    public = "203.0.113.10"
+    node_cluster.node.namespaces.run(["ip", "route", "add", public, "via", place.address, "dev", "cni0"])
+    enter = ["nsenter", f"--net=/proc/{place.process}/ns/net"]
+    node_cluster.node.namespaces.run([*enter, "ip", "addr", "add", f"{public}/32", "dev", "eth0"])
+    return Place(process=place.process, address=public)
 
 
 def place(node_cluster: NodeCluster, pod: Pod) -> Place:
@@ -91,25 +108,28 @@ def apply(town: Town, name: str, spec: dict[str, Any]) -> None:
     town.cluster.kubernetes.create(codecs.from_dict(policy))
 
 
+def declared(town: Town) -> dict[str, dict[str, Any]]:
+    """The specs of a workspace's policies, by name."""
+    egress = [
+        Egress(name="downloads", ranges=("0.0.0.0/0",), ports=(WEB_PORT,)),
+        Egress(name="store", namespaces=(town.store_namespace,), ports=(WEB_PORT,)),
+    ]
+    return dict(policies(same_namespace=True, egress=egress, metrics_port=METRICS_PORT))
+
+
 @pytest.fixture(scope="module")
 def closed(town: Town) -> Town:
-    """The guarded workspace with the policy that denies everything, both ways."""
-    apply(town, "default-deny", {"podSelector": {}, "policyTypes": ["Ingress", "Egress"]})
+    """The workspace with the one policy that denies everything, both ways."""
+    apply(town, "default-deny", declared(town)["default-deny"])
     wait_for("the policy's effect", lambda: not town.stranger.reaches(town.worker))
     return town
 
 
 def test_default_deny_lets_no_packet_in_or_out(closed: Town) -> None:
-    everybody = {
-        "peer": closed.peer,
-        "stranger": closed.stranger,
-        "dns": closed.dns,
-        "scraper": closed.scraper,
-    }
-    inwards = {name: other.reaches(closed.worker) for name, other in everybody.items()}
-    outwards = {name: closed.worker.reaches(other) for name, other in everybody.items()}
-    assert inwards == dict.fromkeys(everybody, False)
-    assert outwards == dict.fromkeys(everybody, False)
+    names = ("peer", "stranger", "dns", "scraper", "store", "internet")
+    inwards = [name for name in names if getattr(closed, name).reaches(closed.worker)]
+    outwards = [name for name in names if closed.worker.reaches(getattr(closed, name))]
+    assert (inwards, outwards) == ([], [])
     assert not closed.worker.reaches(closed.dns, DNS_PORT, "UDP")
 
 
@@ -120,53 +140,16 @@ def test_other_workspaces_go_on_as_before(closed: Town) -> None:
 
 @pytest.fixture(scope="module")
 def with_holes(closed: Town) -> Town:
-    """The same with holes: DNS, the workspace itself, metrics for the scraper, one address block."""
-    dns = {
-        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "kube-system"}},
-        "podSelector": {"matchLabels": {"k8s-app": "kube-dns"}},
-    }
-    ports = [{"protocol": protocol, "port": DNS_PORT} for protocol in ("UDP", "TCP")]
-    apply(
-        closed,
-        "allow-dns",
-        {"podSelector": {}, "policyTypes": ["Egress"], "egress": [{"to": [dns], "ports": ports}]},
-    )
-    itself: list[dict[str, Any]] = [{"podSelector": {}}]
-    apply(
-        closed,
-        "allow-same-namespace",
-        {
-            "podSelector": {},
-            "policyTypes": ["Ingress", "Egress"],
-            "ingress": [{"from": itself}],
-            "egress": [{"to": itself}],
-        },
-    )
-    scraper = {"namespaceSelector": {"matchLabels": {"team": "monitoring"}}}
-    metrics = [{"protocol": "TCP", "port": METRICS_PORT}]
-    apply(
-        closed,
-        "allow-metrics",
-        {
-            "podSelector": {},
-            "policyTypes": ["Ingress"],
-            "ingress": [{"from": [scraper], "ports": metrics}],
-        },
-    )
-    block = [{"ipBlock": {"cidr": f"{closed.scraper.address}/32"}}]
-    apply(
-        closed,
-        "allow-downloads",
-        {
-            "podSelector": {"matchLabels": {"app": "worker"}},
-            "policyTypes": ["Egress"],
-            "egress": [{"to": block, "ports": [{"protocol": "TCP", "port": WEB_PORT}]}],
-        },
-    )
-    wait_for(
-        "the holes",
-        lambda: closed.worker.reaches(closed.scraper) and closed.worker.reaches(closed.peer),
-    )
+    """The workspace with all its policies."""
+    for name, spec in declared(closed).items():
+        if name != "default-deny":
+            apply(closed, name, spec)
+    # Each policy comes into force by itself: one packet for each that nothing else lets through.
+    wait_for("the hole for the workspace itself", lambda: closed.worker.reaches(closed.peer))
+    wait_for("the hole for DNS", lambda: closed.worker.reaches(closed.dns, DNS_PORT))
+    wait_for("the hole for metrics", lambda: closed.scraper.reaches(closed.worker, METRICS_PORT))
+    wait_for("the hole for the store", lambda: closed.worker.reaches(closed.store))
+    wait_for("the hole for downloads", lambda: closed.worker.reaches(closed.internet))
     return closed
 
 
@@ -176,12 +159,16 @@ def test_dns_is_reached_over_both_protocols_and_on_no_other_port(with_holes: Tow
     assert not with_holes.worker.reaches(with_holes.dns, WEB_PORT)
 
 
+def test_another_pod_beside_dns_is_not_reached_on_its_port(with_holes: Town) -> None:
+    assert not with_holes.worker.reaches(with_holes.scraper, DNS_PORT, "TCP")
+
+
 def test_pods_of_one_workspace_reach_each_other(with_holes: Town) -> None:
     assert with_holes.worker.reaches(with_holes.peer)
     assert with_holes.peer.reaches(with_holes.worker)
 
 
-def test_pods_of_another_workspace_reach_nothing(with_holes: Town) -> None:
+def test_pods_of_another_workspace_reach_nothing_and_are_not_reached(with_holes: Town) -> None:
     assert not with_holes.stranger.reaches(with_holes.worker, WEB_PORT)
     assert not with_holes.stranger.reaches(with_holes.worker, METRICS_PORT)
     assert not with_holes.worker.reaches(with_holes.stranger)
@@ -192,7 +179,13 @@ def test_the_scraper_reaches_the_port_of_metrics_and_no_other(with_holes: Town) 
     assert not with_holes.scraper.reaches(with_holes.worker, WEB_PORT)
 
 
-def test_a_named_address_is_reached_by_the_chosen_pods_on_the_chosen_port(with_holes: Town) -> None:
-    assert with_holes.worker.reaches(with_holes.scraper, WEB_PORT)
-    assert not with_holes.worker.reaches(with_holes.scraper, METRICS_PORT)
-    assert not with_holes.peer.reaches(with_holes.scraper, WEB_PORT)
+def test_a_named_namespace_is_reached_on_its_port_and_reaches_nothing(with_holes: Town) -> None:
+    assert with_holes.worker.reaches(with_holes.store, WEB_PORT)
+    assert not with_holes.worker.reaches(with_holes.store, METRICS_PORT)
+    assert not with_holes.store.reaches(with_holes.worker, WEB_PORT)
+
+
+def test_a_hole_to_the_internet_is_none_to_the_clusters_own_networks(with_holes: Town) -> None:
+    assert with_holes.worker.reaches(with_holes.internet, WEB_PORT)
+    assert not with_holes.worker.reaches(with_holes.internet, METRICS_PORT)
+    assert not with_holes.worker.reaches(with_holes.stranger, WEB_PORT), "it is at a private address"
