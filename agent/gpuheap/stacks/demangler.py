@@ -62,7 +62,8 @@ class Demangler:
         return found if len(found) <= MAX_NAME_CHARACTERS else found[:MAX_NAME_CHARACTERS] + CUT
 
     def _ask(self, name: str) -> str | None:
-        if self._process is None:
+        if self._process is None or self._process.poll() is not None:
+            self._stop()
             self._start()
         if self._process is None or self._process.stdin is None or self._process.stdout is None:
             return None

@@ -70,18 +70,14 @@ class MemoryMap:
     def __init__(self, pid: int, files: MappedFiles | None = None) -> None:
         self._pid = pid
         self._files = files if files is not None else MappedFiles()
-        self._maps: OpenFile | None = None
-        self._root: OpenFile | None = None
-        self._memory: OpenFile | None = None
         self._regions: list[Region] = []
         self._begins: list[int] = []
         self._gaps: set[int] = set()
         self.rules: dict[int, Rules] = {}
         """Of code that was met on a stack, by its address here, as long as nothing else is mapped there."""
-        with suppress(OSError):
-            self._maps = OpenFile(os.open(f"/proc/{pid}/maps", os.O_RDONLY | os.O_CLOEXEC))
-            self._memory = OpenFile(os.open(f"/proc/{pid}/mem", os.O_RDONLY | os.O_CLOEXEC))
-            self._root = OpenFile(os.open(f"/proc/{pid}/root", os.O_PATH | os.O_CLOEXEC))
+        self._maps = _opened(f"/proc/{pid}/maps", os.O_RDONLY)
+        self._root = _opened(f"/proc/{pid}/root", os.O_PATH)
+        self._memory = _opened(f"/proc/{pid}/mem", os.O_RDONLY)
         self.refresh()
 
     @property
@@ -179,6 +175,14 @@ class MemoryMap:
                     return fd
                 os.close(fd)
         raise FileNotFoundError(region.path)
+
+
+def _opened(path: str, flags: int) -> OpenFile | None:
+    """None if the process is gone, or the agent lacks the right."""
+    try:
+        return OpenFile(os.open(path, flags | os.O_CLOEXEC))
+    except OSError:
+        return None
 
 
 @cache

@@ -1,6 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Names as written, from names as linked; and names that were made to do harm."""
 
+import os
+import re
+import subprocess
+import sys
 from collections.abc import Iterator
 
 import pytest
@@ -72,3 +76,31 @@ def test_a_closed_demangler_leaves_names_as_they_are() -> None:
     demangler = Demangler()
     demangler.close()
     assert demangler.readable("_Z1gv") == "_Z1gv"
+
+
+def test_its_process_may_be_ended_by_others() -> None:
+    demangler = Demangler()
+    assert demangler.readable("_Z1gv") == "g()"
+    process = demangler._process
+    assert process is not None
+    process.kill()
+    process.wait()
+    assert demangler.readable("_Z1hv") == "h()"
+    assert demangler.failures == 0
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give up capabilities")
+@pytest.mark.parametrize("kept", ["-all", "-setuid,-setgid", "+all"])
+def test_names_are_read_with_whatever_rights_the_agent_has_and_none_are_kept(kept: str) -> None:
+    """A container's root may not be allowed to become another user."""
+    script = (
+        "from gpuheap.stacks.demangler import Demangler; demangler = Demangler(); print(demangler.readable('_Z1gv'));"
+        "print(open(f'/proc/{demangler._process.pid}/status').read())"
+    )
+    bound = ["setpriv", f"--bounding-set={kept}"]
+    answer = subprocess.run(
+        [*bound, sys.executable, "-c", script], capture_output=True, text=True, check=True
+    ).stdout
+    name, _, status = answer.partition("\n")
+    assert name == "g()"
+    assert re.search(r"^CapEff:\s+0+$", status, re.MULTILINE)
