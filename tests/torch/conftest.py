@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PyTorch on the stand-in, run once with each of its allocators under one tracer."""
+"""PyTorch on the stand-in, run once with each of its allocators."""
 
-from collections.abc import Iterator
+from collections.abc import Callable
+from functools import cache
 
 import pytest
 
@@ -11,6 +12,8 @@ from tests.standin.build import build as build_driver
 from tests.standin.runtime.build import build as build_runtime
 from tests.torch.installation import Installation, installed
 from tests.torch.run import Allocator, Step, run
+
+Runs = Callable[[Allocator], dict[str, Step]]
 
 
 @pytest.fixture(scope="session")
@@ -26,21 +29,28 @@ def standin(torch: Installation, tmp_path_factory: pytest.TempPathFactory) -> St
     return built
 
 
-@pytest.fixture(scope="module")
-def tracer(torch: Installation, standin: StandIn) -> Iterator[Tracer]:
-    """Probes set beforehand, as on a node where driver and interpreter are installed."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-        with Tracer(TracerOptions(commands=(str(torch.python),))) as tracer:
-            yield tracer
+@pytest.fixture(scope="session")
+def runs(torch: Installation, standin: StandIn) -> Runs:
+    """What was seen of a run with this allocator; each runs when it is first asked for."""
+
+    @cache
+    def seen(allocator: Allocator) -> dict[str, Step]:
+        options = TracerOptions(commands=(str(torch.python),), native_stacks=True)
+        with pytest.MonkeyPatch.context() as patch:
+            # Probes are set beforehand, as on a node where driver and interpreter are installed.
+            patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
+            with Tracer(options) as tracer:
+                return run(tracer, standin, torch.python, allocator)
+
+    return seen
 
 
-@pytest.fixture(scope="module", params=list(Allocator), ids=lambda allocator: allocator.name.lower())
+@pytest.fixture(scope="session", params=list(Allocator), ids=lambda allocator: allocator.name.lower())
 def allocator(request: pytest.FixtureRequest) -> Allocator:
     chosen: Allocator = request.param
     return chosen
 
 
-@pytest.fixture(scope="module")
-def steps(tracer: Tracer, standin: StandIn, torch: Installation, allocator: Allocator) -> dict[str, Step]:
-    return run(tracer, standin, torch.python, allocator)
+@pytest.fixture(scope="session")
+def steps(runs: Runs, allocator: Allocator) -> dict[str, Step]:
+    return runs(allocator)

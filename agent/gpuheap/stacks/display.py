@@ -77,7 +77,8 @@ def shown(stack: Sequence[Frame], detail: Detail) -> tuple[Frame, ...]:
 
 def _folded(stack: Sequence[Frame]) -> tuple[Frame, ...]:
     runs = [(sort, tuple(frames)) for sort, frames in groupby(stack, _sort)]
-    while len(runs) > 1 and runs[-1][0] in _INTERNALS and any(sort not in _INTERNALS for sort, _ in runs):
+    has_own = any(sort not in _INTERNALS for sort, _ in runs)
+    while len(runs) > 1 and (runs[-1][0] == CUDA or (runs[-1][0] == TORCH and has_own)):
         runs.pop()
     folded = (
         (Frame(function=sort, kind=FrameKind.NATIVE),) if sort in _INTERNALS else frames
