@@ -16,7 +16,7 @@ from pydantic import Discriminator, Field, Tag, ValidationError
 from pydantic.fields import FieldInfo
 
 from .config_problems import ConfigError, Path, Problem, problem_of, problems_of, unknown_key
-from .settings import combinations
+from .settings import combinations, sample_workload
 from .settings.agent import AgentBuild, AgentImage
 from .settings.alerts import Alerts
 from .settings.base import RESOURCE_GROUP_NAME, Part
@@ -28,6 +28,7 @@ from .settings.placement import Placement
 from .settings.pools import GpuPool
 from .settings.private_link import PrivateLink
 from .settings.pyroscope import Pyroscope
+from .settings.sample_workload import SampleWorkload
 from .settings.workspaces import Workspace
 
 
@@ -88,6 +89,11 @@ class StackConfig(Part):
         examples=[[{"name": "gpu-training"}]],
     )
     alerts: Alerts = Field(default=Alerts(), description="whom alerts tell, and from where on")
+    sample_workload: SampleWorkload | None = Field(
+        default=None,
+        description="one workload with a GPU, which starts when the nodes are ready",
+        examples=[{"image": "docker.io/vllm/vllm-openai:v0.10.0", "pool": "gpu"}],
+    )
     tags: dict[str, str] = Field(
         default={}, max_length=50, description="up to 50 tags for every Azure resource"
     )
@@ -137,6 +143,12 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
     problems += map(
         problem_of,
         combinations.problems(config.cluster, config.network, config.gpu_pools, config.private_link.subnet),
+    )
+    problems += map(
+        problem_of,
+        sample_workload.problems(
+            config.sample_workload, config.placement, config.workspaces, config.gpu_pools
+        ),
     )
     if problems:
         raise ConfigError(problems)

@@ -56,15 +56,23 @@ class Engine:
     def destroy(self) -> str:
         return self._change("destroy", "--yes", "--skip-preview")
 
-    def preview(self, *, expect_no_changes: bool = False) -> dict[str, Any]:
-        """The plan as `pulumi preview --json` gives it. Raises EngineFailed for an unexpected change."""
+    def preview(self, *, expect_no_changes: bool = False, policy_pack: Path | None = None) -> dict[str, Any]:
+        """The plan as `pulumi preview --json` gives it.
+
+        Raises EngineFailed for an unexpected change, and for what a mandatory policy of the pack refuses.
+        """
         flags = ["--expect-no-changes"] if expect_no_changes else []
+        flags += ["--policy-pack", str(policy_pack)] if policy_pack else []
         plan: dict[str, Any] = json.loads(self._change("preview", "--json", *flags))
         return plan
 
     def preview_diff(self) -> str:
         """What `pulumi preview --diff` prints."""
         return self._change("preview", "--diff", "--color", "never")
+
+    def preview_text(self, *, policy_pack: Path) -> str:
+        """What `pulumi preview` prints. Raises EngineFailed for what a mandatory policy of the pack refuses."""
+        return self._change("preview", "--color", "never", "--policy-pack", str(policy_pack))
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Any]:
         secrets = ["--show-secrets"] if show_secrets else []

@@ -6,7 +6,7 @@ One file a part of the stack, one function a component. No decisions but those b
 
 from .alerts import stack_alerts
 from .cluster import cluster
-from .devices import device_plugins, readiness
+from .devices import device_plugins, readiness, sample_workload
 from .gpu import gpu_pools, local_storage
 from .grafana import grafana, grafana_content
 from .metrics import metrics_pipeline
@@ -34,6 +34,7 @@ __all__ = [
     "pyroscope",
     "pyroscope_url",
     "readiness",
+    "sample_workload",
     "stack_alerts",
     "workspaces",
 ]

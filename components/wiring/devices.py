@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What makes the GPUs of our pools usable: the device plugins they need, and the checks of their nodes."""
+"""What makes the GPUs of our pools usable: plugins, checks of nodes, and a workload to see that it is so."""
 
 from collections.abc import Sequence
 
@@ -10,6 +10,7 @@ from components.config import StackConfig
 from components.device_plugins import DevicePlugin, DevicePlugins, DevicePluginsArgs, Nodes, Strategy
 from components.gpu_vendors import GPU_VENDORS, GpuVendor, Taint
 from components.readiness import PoolCheck, Readiness, ReadinessArgs
+from components.sample_workload import SampleWorkload, SampleWorkloadArgs
 from components.settings.placement import TAINT
 from components.settings.pools import GpuPool
 
@@ -62,6 +63,28 @@ def readiness(
         return []
     args = ReadinessArgs(checks=checks, provider=cluster.provider, depends_on=[*cluster.ready, *after])
     return [Readiness("readiness", args)]
+
+
+def sample_workload(
+    config: StackConfig, cluster: Cluster, after: Sequence[pulumi.Resource]
+) -> Sequence[pulumi.Resource]:
+    """The workload of the configuration, if it has one."""
+    chosen = config.sample_workload
+    if chosen is None:
+        return []
+    (pool,) = (pool for pool in config.gpu_pools if pool.name == chosen.pool)
+    args = SampleWorkloadArgs(
+        namespace=chosen.workspace,
+        image=chosen.image,
+        command=chosen.command,
+        resource=pool.resource_names[0],
+        gpus=chosen.gpus,
+        nodes=_nodes(config, pool),
+        taints=_taints(pool),
+        provider=cluster.provider,
+        depends_on=after,
+    )
+    return [SampleWorkload("sample-workload", args)]
 
 
 def brings_plugin(config: StackConfig, pool: GpuPool) -> bool:

@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 import yaml
 
+from components.config_problems import ConfigError
 from tests.components.conftest import CHECKOUT, EXISTING, run_program
 from tests.components.recorder import Recording
 
@@ -140,6 +141,33 @@ def test_what_a_failed_check_said_becomes_the_pods_status(stack: Recording) -> N
 def test_a_check_waits_for_pools_and_plugins(stack: Recording) -> None:
     needs = stack.outlived_by("readiness-whole")
     assert {"gpu-pool-whole", "device-plugins-nvidia-device-plugin"} <= needs
+
+
+def test_the_sample_workload_starts_when_nodes_are_ready_and_borders_are_up() -> None:
+    config = yaml.safe_load((CHECKOUT / "Pulumi.dev.yaml").read_text())["config"]
+    sample = {"image": "registry.example/sample:1", "pool": "gpu", "workspace": "gpu-training"}
+    stack = run_program(config | {"gpuheap:sampleWorkload": sample})
+    needs = stack.outlived_by("sample-workload")
+    assert {"readiness-gpu", "workspaces-gpu-training-default-deny"} <= needs
+    spec = pod(stack["sample-workload"])
+    assert spec["containers"][0]["resources"]["limits"] == {"nvidia.com/gpu": "1"}
+    assert spec["tolerations"] == [NVIDIA]
+    assert pools_of(stack["sample-workload"]) == ["gpu"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"sampleWorkload": {"image": "a/b", "pool": "none", "workspace": "a"}}, "sampleWorkload.pool"),
+        ({"sampleWorkload": {"image": "a/b", "pool": "whole", "workspace": "b"}}, "sampleWorkload.workspace"),
+        ({"placement": {"taints": {"nvidia": "sku=gpu:NoSchedule"}}}, "placement.taints.nvidia"),
+    ],
+)
+def test_what_does_not_go_together_is_refused(keys: dict[str, Any], path: str) -> None:
+    config = {"gpuheap:gpuPools": POOLS[:1], "gpuheap:workspaces": [{"name": "a"}]}
+    with pytest.raises(ConfigError) as refusal:
+        run_program(EXISTING | config | {f"gpuheap:{key}": value for key, value in keys.items()})
+    assert [problem.path for problem in refusal.value.problems] == [f"gpuheap:{path}"]
 
 
 def test_pools_made_elsewhere_get_no_plugin_and_no_check(existing: Recording) -> None:

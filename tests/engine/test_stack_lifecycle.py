@@ -73,9 +73,9 @@ def test_a_second_up_changes_nothing(engine: Engine) -> None:
     engine.preview(expect_no_changes=True)
 
 
-def test_refresh_finds_no_drift(engine: Engine) -> None:
+def test_refresh_finds_no_drift_and_the_policy_pack_nothing_to_refuse(engine: Engine) -> None:
     engine.refresh(expect_no_changes=True)
-    engine.preview(expect_no_changes=True)
+    engine.preview(expect_no_changes=True, policy_pack=CHECKOUT / "policies")
 
 
 def test_a_changed_setting_is_the_only_change_of_the_preview(engine: Engine, config: Path) -> None:
