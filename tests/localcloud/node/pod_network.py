@@ -12,8 +12,8 @@ from localcloud.node.namespaces import enter_network
 Answer = TypeVar("Answer")
 Protocol = Literal["TCP", "UDP"]
 REPLY: Final = b"here"
-PATIENCE_SECONDS: Final = 0.7
-"""How long an answer may take that a rule does not keep away. Most rules refuse at once, and cost nothing."""
+PATIENCE_SECONDS: Final = 5.0
+"""How long an answer may take on a busy machine. The policy engine refuses at once, so refusals do not last it out."""
 
 KINDS: Final = {"TCP": socket.SOCK_STREAM, "UDP": socket.SOCK_DGRAM}
 

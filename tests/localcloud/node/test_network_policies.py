@@ -64,6 +64,9 @@ def town(node_cluster: NodeCluster) -> Iterator[Town]:
         for name, (namespace, labels) in made.items()
     }
     places = {name: place(node_cluster, pod) for name, pod in pods.items()}
+    # Else the kernel tells a sender that it is refused once a second at most.
+    limit = "/proc/sys/net/ipv4/icmp_ratelimit"
+    node_cluster.node.namespaces.run(["sh", "-c", f"echo 0 >{limit}"])
     places["internet"] = at_public_address(node_cluster, places["internet"])
     with ExitStack() as stack:
         for each in places.values():

@@ -27,6 +27,7 @@ from components.gpu_vendors import AMD, GPU_VENDORS, NVIDIA, GpuVendor
 from components.readiness import PoolCheck, Readiness, ReadinessArgs
 from localcloud.node import devices
 from localcloud.node.devices import Health, Resource
+from localcloud.node.images import Image
 from localcloud.toolchain import resolve
 from tests.components.recorder import record
 from tests.localcloud.node.conftest import NAME, TOOLS, NodeCluster, wait_for
@@ -158,7 +159,7 @@ def pool(node_cluster: NodeCluster, request: pytest.FixtureRequest) -> Iterator[
     node_cluster.kubernetes.delete(DaemonSet, manifest["metadata"]["name"], namespace=namespace)
 
 
-def plugin_image(vendor: GpuVendor) -> devices.Image:
+def plugin_image(vendor: GpuVendor) -> Image:
     return devices.plugin_image(resolve().control_plane, IMAGES[vendor])
 
 
