@@ -50,6 +50,8 @@ class Step:
 
     pid: int
     reserved_bytes: int
+    tensor_bytes: int
+    """What PyTorch calls allocated."""
     main_thread: int
     ledger: Ledger
     reading: Reading
@@ -61,6 +63,7 @@ class Step:
         return cls(
             pid=pid,
             reserved_bytes=figures["reserved"],
+            tensor_bytes=figures["allocated"],
             main_thread=figures["thread"],
             ledger=parse(json.dumps(figures["ledger"])),
             reading=reading,

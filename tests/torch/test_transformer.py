@@ -10,6 +10,7 @@ from typing import Final
 import pytest
 
 from gpuheap.heap.model import FrameKind, MemoryKind, Site
+from tests.torch.conftest import Runs
 from tests.torch.run import STEPS, Allocator, Step, is_ours, last_python, marked, passes, runs
 
 pytestmark = [pytest.mark.bpf, pytest.mark.torch]
@@ -66,6 +67,12 @@ def test_pytorch_has_reserved_what_the_tracer_counts(
         Allocator.NONE: 0,  # then it keeps no figures
     }
     assert step.reserved_bytes == held[allocator]
+
+
+@pytest.mark.parametrize("name", STEPS)
+def test_pytorchs_tensors_are_what_is_in_use_where_each_is_had_of_the_driver(runs: Runs, name: str) -> None:
+    step = runs(Allocator.CUDA_MALLOC_ASYNC)[name]
+    assert step.tensor_bytes == step.in_use()[0]
 
 
 def test_weights_are_those_of_the_line_that_moves_the_model(
