@@ -3,7 +3,7 @@
 
 --quick      nanoseconds a call at depth 20, for each Python of the machine; writes nothing
 --programs   the same calls, and what the kernel says that each BPF program took; writes nothing
---only PART  calls, curves, bystanders, agent or native; may be repeated; writes nothing
+--only PART  calls, curves, native_calls, bystanders, agent or native; may be repeated; writes nothing
 """
 
 import argparse
@@ -25,6 +25,7 @@ from bench.bystanders import bystanders
 from bench.calls import calls, quick
 from bench.curves import curves
 from bench.figures import BadMeasurement, Figure, Outcome
+from bench.native_calls import native_calls
 from bench.native_stacks import native_stacks
 from bench.probes import interpreters
 from bench.report import machine, number, rows, show, write
@@ -36,6 +37,7 @@ FOLDER: Final = CHECKOUT / "build" / "bench"
 RESULTS: Final = CHECKOUT / "build" / "bench.json"
 MORE: Final[dict[str, Callable[[Built, Path], Iterable[Figure]]]] = {
     "curves": curves,
+    "native_calls": native_calls,
     "bystanders": bystanders,
     "agent": agent_cost,
 }

@@ -8,6 +8,7 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack, contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Final, TypeVar
 
@@ -15,7 +16,7 @@ from bench.build import BPFTRACE, EMPTY, EMPTY_EVENTS, FUNCTIONS, PLAIN, TRACED,
 from bench.figures import BadMeasurement
 from bench.programs import foreign
 from bench.workers import Worker
-from gpuheap.heap.model import Reading
+from gpuheap.heap.model import FrameKind, Reading
 from gpuheap.tracer import Tracer, TracerOptions
 from gpuheap.tracer.kernel import Kernel
 from gpuheap.tracer.libbpf import BpfObject, Uprobe
@@ -62,11 +63,15 @@ def empty_probes(built: Built) -> Iterator[None]:
 
 
 @contextmanager
-def tracing(built: Built, live_allocations: int | None = None) -> Iterator[Tracer]:
+def tracing(
+    built: Built, live_allocations: int | None = None, *, native_stacks: bool = False
+) -> Iterator[Tracer]:
     """The tracer, with the driver where it finds it before any program has mapped it."""
     before = os.environ.get("LD_LIBRARY_PATH")
     os.environ["LD_LIBRARY_PATH"] = str(built.drivers[TRACED].parent)
-    options = TracerOptions(live_allocations=live_allocations) if live_allocations else TracerOptions()
+    options = TracerOptions(native_stacks=native_stacks)
+    if live_allocations:
+        options = replace(options, live_allocations=live_allocations)
     try:
         tracer = Tracer(options)
     finally:
@@ -133,8 +138,17 @@ def objects_with_stack(reading: Reading, pid: int, depth: int) -> int:
         totals.allocated_objects
         for site, totals in reading.totals.items()
         if site.process.pid == pid
-        and len(site.stack) == depth
-        and site.stack[-1].function.rpartition(".")[2].startswith("level_")
+        and len(python := [frame for frame in site.stack if frame.kind is FrameKind.PYTHON]) == depth
+        and python[-1].function.rpartition(".")[2].startswith("level_")
+    )
+
+
+def objects_with_native_stack(reading: Reading, pid: int, depth: int) -> int:
+    """How many of them have at least so many native frames."""
+    return sum(
+        totals.allocated_objects
+        for site, totals in reading.totals.items()
+        if site.process.pid == pid and sum(frame.kind is FrameKind.NATIVE for frame in site.stack) >= depth
     )
 
 

@@ -5,7 +5,7 @@ Runs on the interpreter to be measured, with its standard library only. Reads on
 with a JSON line; ends with its input.
 
     {"do": "load", "drivers": {NAME: PATH}}
-    {"do": "measure", "drivers": [NAME], "depth": 20, "rounds": 9, "count": 1000, "threads": 1}
+    {"do": "measure", "drivers": [NAME], "depth": 20, "rounds": 9, "count": 1000, "threads": 1, "native": 0}
         -> {NAME: {"allocate_ns": [...], "free_ns": [...]}}
     {"do": "hold", "driver": NAME, "depth": 20, "count": 1000}
     {"do": "pace", "driver": NAME, "depth": 20, "rate": allocations a second, "seconds": 10.0, "stacks": 32}
@@ -21,6 +21,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable
+from functools import partial
 from types import FrameType
 from typing import Any
 
@@ -76,16 +77,23 @@ class Program:
         return {}
 
     def measure(
-        self, drivers: list[str], depth: int, rounds: int, count: int, threads: int = 1
+        self,
+        drivers: list[str],
+        depth: int,
+        rounds: int,
+        count: int,
+        threads: int = 1,
+        native: int = 0,
     ) -> dict[str, Any]:
+        """`native`: so many C functions more between the Python functions and the driver."""
         samples: dict[str, dict[str, list[float]]] = {
             name: {"allocate_ns": [], "free_ns": []} for name in drivers
         }
         together = threading.Barrier(threads)
         if threads == 1:
-            self._rounds(drivers, depth, rounds, count, together, samples)
+            self._rounds(drivers, depth, rounds, count, together, samples, native)
         else:
-            arguments = (drivers, depth, rounds, count, together, samples)
+            arguments = (drivers, depth, rounds, count, together, samples, native)
             running = [threading.Thread(target=self._rounds, args=arguments) for _ in range(threads)]
             for one in running:
                 one.start()
@@ -101,10 +109,12 @@ class Program:
         count: int,
         together: threading.Barrier,
         samples: dict[str, dict[str, list[float]]],
+        native: int,
     ) -> None:
         """The drivers take turns, and another one is first in each round: what disturbs one disturbs all."""
         addresses, ns = (ctypes.c_uint64 * count)(), (ctypes.c_double * 2)()
-        step = chain(depth - frames_here(), self._loop.measure)
+        measure = partial(self._loop.measure_below, native) if native else self._loop.measure
+        step = chain(depth - frames_here(), measure)
         for name in drivers:
             self._loop.enter(self._numbers[name])
             for _ in range(WARMING_CALLS):

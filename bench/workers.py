@@ -61,7 +61,14 @@ class Worker:
         self.ask({"do": "load", "drivers": {name: str(path) for name, path in drivers.items()}})
 
     def measure(
-        self, drivers: Iterable[str], *, depth: int, rounds: int, count: int, threads: int = 1
+        self,
+        drivers: Iterable[str],
+        *,
+        depth: int,
+        rounds: int,
+        count: int,
+        threads: int = 1,
+        native: int = 0,
     ) -> dict[str, Cost]:
         names = list(drivers)
         return costs(
@@ -73,6 +80,7 @@ class Worker:
                     "rounds": rounds,
                     "count": count,
                     "threads": threads,
+                    "native": native,
                 }
             )
         )

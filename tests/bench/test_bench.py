@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from bench import native_calls
 from bench.agent_cost import agent_cost
 from bench.build import EMPTY, PLAIN, TRACED, build
 from bench.calls import DEPTH, Effort, measured
@@ -109,6 +110,14 @@ def test_a_tiny_run_measures_a_driver_without_probes_with_empty_ones_and_with_th
         cost = measured(built, Path(sys.executable), tracer, drivers, DEPTH, Effort(rounds=2, count=20))
     assert {name: len(one.allocate_ns) for name, one in cost.items()} == {PLAIN: 2, EMPTY: 2, TRACED: 2}
     assert min(ns for one in cost.values() for ns in one.allocate_ns + one.free_ns) > 0
+
+
+@pytest.mark.bpf
+def test_a_tiny_run_measures_native_stacks_of_a_given_depth(tmp_path: Path) -> None:
+    built, effort = build(tmp_path), Effort(rounds=2, count=20)
+    with empty_probes(built), tracing(built, native_stacks=True) as tracer:
+        cost = native_calls.measured(built, Path(sys.executable), tracer, DEPTH, 50, effort)
+    assert {name: len(one.allocate_ns) for name, one in cost.items()} == {EMPTY: 2, TRACED: 2}
 
 
 @pytest.mark.bpf
