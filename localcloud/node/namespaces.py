@@ -75,15 +75,7 @@ class Namespaces:
     @property
     def environment(self) -> dict[str, str]:
         """What makes commands find the packages' programs, and those their libraries."""
-        usr = self._packages / "usr"
-        machine = str(sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu")
-        programs = [str(usr / "sbin"), str(usr / "bin"), "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
-        libraries = [str(usr / "lib" / machine), str(self._packages / "lib" / machine)]
-        return {
-            "PATH": os.pathsep.join(programs),
-            "LD_LIBRARY_PATH": os.pathsep.join(libraries),
-            "XTABLES_LIBDIR": str(usr / "lib" / machine / "xtables"),
-        }
+        return environment(self._packages)
 
     def run(self, command: Sequence[str]) -> str:
         """What a command printed that ran in them. Raises ComponentFailed with its error."""
@@ -100,6 +92,19 @@ class Namespaces:
             text = (done.stderr or done.stdout).strip()
             raise ComponentFailed(f"`{' '.join(command)}` on the node ended with {done.returncode}: {text}")
         return done.stdout
+
+
+def environment(packages: Path) -> dict[str, str]:
+    """What makes commands find the programs of unpacked packages, and those their libraries."""
+    usr = packages / "usr"
+    machine = str(sysconfig.get_config_var("MULTIARCH") or "x86_64-linux-gnu")
+    programs = [str(usr / "sbin"), str(usr / "bin"), "/usr/sbin", "/usr/bin", "/sbin", "/bin"]
+    libraries = [str(usr / "lib" / machine), str(packages / "lib" / machine)]
+    return {
+        "PATH": os.pathsep.join(programs),
+        "LD_LIBRARY_PATH": os.pathsep.join(libraries),
+        "XTABLES_LIBDIR": str(usr / "lib" / machine / "xtables"),
+    }
 
 
 def enter_network(pid: int) -> None:

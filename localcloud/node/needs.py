@@ -4,11 +4,23 @@
 import os
 import shutil
 import subprocess
+from typing import Final
 
 from localcloud.node.cgroups import unified
+from localcloud.node.namespaces import environment
 from localcloud.toolchain import node_packages
 
-PROGRAMS = {"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
+TRIAL: Final = """
+mount -t tmpfs tmpfs /run
+mkdir /run/upper /run/work
+mount -t overlay -o lowerdir=/var,upperdir=/run/upper,workdir=/run/work overlay /var
+ip link add trial0 type bridge
+ip link add trial1 type veth peer name trial2
+ipset create trial hash:ip
+iptables -A FORWARD -m physdev --physdev-is-bridged -m set --match-set trial src -j REJECT
+iptables -t nat -A PREROUTING -p tcp --dport 1 -j DNAT --to-destination 127.0.0.1:2
+"""
+PROGRAMS: Final = {"ip": "iproute2", "nsenter": "util-linux", "unshare": "util-linux"}
 
 
 def lacks() -> str | None:
@@ -26,12 +38,20 @@ def lacks() -> str | None:
         return f"a real node needs control groups of version 2 that can be written: {unified()}"
     if not (unified() / "cgroup.controllers").exists():
         return f"a real node needs control groups of version 2: there are none in {unified()}"
-    if refusal := _namespace_refusal():
-        return f"a real node needs mount and network namespaces: {refusal}"
+    if refusal := _refusal():
+        return (
+            f"a real node needs namespaces, overlayfs, bridges, iptables and ipset of the kernel: {refusal}"
+        )
     return None
 
 
-def _namespace_refusal() -> str | None:
-    command = ["unshare", "--mount", "--net", "true"]
-    done = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL)
-    return done.stderr.strip() if done.returncode else None
+def _refusal() -> str | None:
+    """What the kernel says to the kinds of things that a node is made of; they are gone with the command."""
+    done = subprocess.run(
+        ["unshare", "--mount", "--net", "--propagation", "private", "/bin/sh", "-ec", TRIAL],
+        env=environment(node_packages.folder()),
+        stdin=subprocess.DEVNULL,
+        capture_output=True,
+        text=True,
+    )
+    return done.stderr.strip().replace("\n", "; ") if done.returncode else None

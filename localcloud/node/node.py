@@ -27,6 +27,9 @@ from localcloud.node.relay import Relay
 START_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.05
 GROUP: Final = "system:nodes"
+POLICY_CHAIN: Final = "KUBE-ROUTER-FORWARD"
+"""Where the policy engine's rules begin, for packets from pod to pod."""
+
 REMOVE_SECONDS: Final = 10.0
 
 
@@ -198,7 +201,20 @@ class RealNode:
             f"--hostname-override={self.name}",
             f"--service-cluster-ip-range={SERVICE_RANGE}",
         ]
-        self._spawn("network-policies", [str(self._kube), "network-policies", *flags])
+        engine = self._spawn("network-policies", [str(self._kube), "network-policies", *flags])
+        deadline = time.monotonic() + START_SECONDS
+        while not self._has_chain(POLICY_CHAIN):
+            engine.check()
+            if time.monotonic() > deadline:
+                raise engine.failure(f"made no chain {POLICY_CHAIN} in {START_SECONDS:.0f} s")
+            time.sleep(POLL_SECONDS)
+
+    def _has_chain(self, chain: str) -> bool:
+        try:
+            self.namespaces.run(["iptables", "-S", chain])
+        except ComponentFailed:
+            return False
+        return True
 
     def _route_to_api_server(self, port: int) -> None:
         """Stand in for kube-proxy, for the one Service that every cluster has."""
