@@ -102,16 +102,18 @@ class Workspaces(pulumi.ComponentResource):
     def _accounts(
         self, name: str, workspace: Workspace, inside: pulumi.ResourceOptions
     ) -> list[core.ServiceAccount]:
+        # Kubernetes makes `default` itself; by server-side apply it becomes ours, and pods that name no account get no
+        # token either. It goes with its namespace: deleted alone it would be there again at once, and waited for in vain.
+        stays = pulumi.ResourceOptions(retain_on_delete=True)
+        options = {"default": pulumi.ResourceOptions.merge(inside, stays), WORKLOAD_ACCOUNT: inside}
         return [
             core.ServiceAccount(
                 f"{name}-{account}",
-                # Kubernetes makes `default` itself; by server-side apply it becomes ours, and pods that name no account
-                # get no token either.
                 metadata=ObjectMetaArgs(name=account, namespace=workspace.name),
                 automount_service_account_token=False,
-                opts=inside,
+                opts=opts,
             )
-            for account in ("default", WORKLOAD_ACCOUNT)
+            for account, opts in options.items()
         ]
 
     def _network_policies(

@@ -91,6 +91,16 @@ def test_no_account_brings_a_token(research: Recording, account: str) -> None:
     assert inputs["automountServiceAccountToken"] is False
 
 
+def test_the_account_that_kubernetes_makes_itself_is_left_to_go_with_its_namespace(
+    research: Recording,
+) -> None:
+    retained = {
+        account: research[f"workspaces-research-{account}"].request.retainOnDelete
+        for account in ("default", "workload")
+    }
+    assert retained == {"default": True, "workload": False}, "deleted alone, it would be there again at once"
+
+
 def test_a_container_that_says_nothing_gets_the_defaults(dev: Recording) -> None:
     (limit,) = dev["workspaces-gpu-training-defaults"].inputs["spec"]["limits"]
     assert limit == {
