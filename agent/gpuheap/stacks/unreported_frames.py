@@ -102,6 +102,8 @@ def _is_call(operands: bytes, size: int) -> bool:
     if mode == 3:
         return size == 2
     needs = 2 + (base == 4)
+    if size < needs:
+        return False
     if mode == 1:
         needs += 1
     elif mode == 2 or (base == 5 if base != 4 else operands[1] & 7 == 5):

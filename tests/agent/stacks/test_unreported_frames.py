@@ -156,6 +156,7 @@ def test_code_that_cannot_be_passed_ends_the_stack_with_its_reason(tmp_path: Pat
         pytest.param("ff 25 01 02 03 04", False, id="jmp *0x4030201(%rip)"),
         pytest.param("48 83 c4 38 c3", False, id="add; ret"),
         pytest.param("ff 74 24 08", False, id="push 8(%rsp)"),
+        pytest.param("ff 14", False, id="a call that is cut before its last operand"),
     ],
 )
 def test_calls_are_told_from_other_instructions(code: str, is_call: bool) -> None:
@@ -187,3 +188,9 @@ def test_python_functions_under_its_trampolines_are_each_a_frame(name: str) -> N
         functions = names(found, memory_map).count("[code without a file]")
     assert functions == 1 + 21 + 1, "the module, deep from 20 to 0, inner"
     assert (found.reason, found.guesses) == (None, 0)
+
+
+def test_any_bytes_are_a_call_or_not() -> None:
+    for first in range(256):
+        for second in range(256):
+            assert ends_in_call(bytes((0x90, 0x90, 0xFF, first, second, 0xFF, first))) in (True, False)
