@@ -103,7 +103,8 @@ class Workspaces(pulumi.ComponentResource):
         self, name: str, workspace: Workspace, inside: pulumi.ResourceOptions
     ) -> list[core.ServiceAccount]:
         # Kubernetes makes `default` itself; by server-side apply it becomes ours, and pods that name no account get no
-        # token either. It goes with its namespace: deleted alone it would be there again at once, and waited for in vain.
+        # token either. It goes with its namespace: deleted alone it would be there again at once, and the engine would
+        # wait in vain.
         stays = pulumi.ResourceOptions(retain_on_delete=True)
         options = {"default": pulumi.ResourceOptions.merge(inside, stays), WORKLOAD_ACCOUNT: inside}
         return [
