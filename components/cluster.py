@@ -66,6 +66,8 @@ class Cluster(pulumi.ComponentResource):
     location: pulumi.Input[str]
     node_subnet_id: pulumi.Input[str | None]
     kubelet_object_id: pulumi.Output[str]
+    oidc_issuer_url: pulumi.Output[str]
+    """Who signs the tokens of service accounts; empty where the cluster has no such issuer."""
     kubeconfig: pulumi.Output[str]
     provider: kubernetes.Provider
     ready: Sequence[pulumi.Resource]
@@ -126,6 +128,7 @@ class Cluster(pulumi.ComponentResource):
         self.location = args.location
         self.node_subnet_id = args.node_subnet_id
         self.kubelet_object_id = cluster.identity_profile.apply(_kubelet_object_id)
+        self.oidc_issuer_url = cluster.oidc_issuer_profile.apply(_issuer_url)
         return [cluster, *self._access(name, args, cluster), *self._safeguards(name, args, cluster)]
 
     def _network_roles(
@@ -188,6 +191,7 @@ class Cluster(pulumi.ComponentResource):
             lambda pools: pools[0].vnet_subnet_id if pools else None
         )
         self.kubelet_object_id = found.identity_profile.apply(_kubelet_object_id)
+        self.oidc_issuer_url = found.oidc_issuer_profile.apply(_issuer_url)
         return [
             self._network_contributor(
                 f"{name}-network-contributor",
@@ -250,3 +254,7 @@ def _control_plane_principal(identity: Any) -> str:
         return str(identity.principal_id)
     assigned = list((identity.user_assigned_identities or {}).values())
     return str(assigned[0].principal_id)
+
+
+def _issuer_url(profile: Any) -> str:
+    return str((profile and profile.issuer_url) or "")

@@ -27,6 +27,8 @@ from .settings.network import GivenSubnets, Network
 from .settings.placement import Placement
 from .settings.pools import GpuPool
 from .settings.private_link import PrivateLink
+from .settings.profilers import BOTH, InspektorGadget, Profiler
+from .settings.profilers import problems as profiler_problems
 from .settings.pyroscope import Pyroscope
 from .settings.sample_workload import SampleWorkload
 from .settings.workspaces import Workspace
@@ -75,10 +77,26 @@ class StackConfig(Part):
         Annotated[NewGrafana, Tag("<new")] | Annotated[ExistingGrafana, Tag("<existing")],
         _variant("existing", "existing", "new"),
     ] = Field(description="a new workspace's name, or `existing`")
-    agent: Annotated[
-        Annotated[AgentImage, Tag("<image")] | Annotated[AgentBuild, Tag("<build")],
-        _variant("build", "build", "image"),
-    ] = Field(description="`image` or `build`", examples=[{"build": {"registry": "example.azurecr.io"}}])
+    profilers: list[Profiler] = Field(
+        default=list(BOTH),
+        min_length=1,
+        description="inspektor-gadget, gpuheap, or both",
+        examples=["gpuheap"],
+    )
+    inspektor_gadget: InspektorGadget = Field(
+        default=InspektorGadget(), description="settings of the extension"
+    )
+    agent: (
+        Annotated[
+            Annotated[AgentImage, Tag("<image")] | Annotated[AgentBuild, Tag("<build")],
+            _variant("build", "build", "image"),
+        ]
+        | None
+    ) = Field(
+        default=None,
+        description="`image` or `build`, where gpuheap is among the profilers",
+        examples=[{"build": {"registry": "example.azurecr.io"}}],
+    )
     devices: Devices = Devices()
     placement: Placement = Placement()
     workspaces: list[Workspace] | None = Field(
@@ -150,6 +168,7 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
             config.sample_workload, config.placement, config.workspaces, config.gpu_pools
         ),
     )
+    problems += map(problem_of, profiler_problems(config.profilers, config.agent))
     if problems:
         raise ConfigError(problems)
     return config

@@ -3,20 +3,30 @@
 namespace `gadget`.
 """
 
-from collections.abc import Sequence
+import hashlib
+import json
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
 import pulumi
+import pulumi_kubernetes as kubernetes
 from pulumi_azure_native import kubernetesconfiguration as configuration
 
 GADGET_NAMESPACE: Final = "gadget"
+DAEMON_SET: Final = "gadget"
+SETTINGS_ANNOTATION: Final = "gpuheap/settings"
+"""On the pods of the DaemonSet: another value replaces them."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class InspektorGadgetArgs:
     cluster_name: str
     cluster_resource_group_name: pulumi.Input[str]
+    version: str | None
+    """A version to stay at; None for automatic upgrades."""
+    settings: Mapping[str, str]
+    provider: kubernetes.Provider
     depends_on: Sequence[pulumi.Resource]
     """The metrics pipeline: without it `azureMonitor.enabled` fails, and a first installation that failed
     must be deleted by hand.
@@ -40,14 +50,43 @@ class InspektorGadget(pulumi.ComponentResource):
             cluster_name=args.cluster_name,
             extension_name="inspektor-gadget",
             extension_type="microsoft.inspektorgadget",
-            # The only train that offers it. A pinned `version` would exclude automatic upgrades.
+            # The only train that offers it.
             release_train="preview",
-            auto_upgrade_minor_version=True,
+            # Azure refuses a pinned version together with automatic upgrades.
+            version=args.version,
+            auto_upgrade_minor_version=args.version is None,
             identity=configuration.IdentityArgs(type=configuration.ResourceIdentityType.SYSTEM_ASSIGNED),
             scope=configuration.ScopeArgs(
                 cluster=configuration.ScopeClusterArgs(release_namespace=GADGET_NAMESPACE)
             ),
-            configuration_settings={"gpuObservability.enabled": "true", "azureMonitor.enabled": "true"},
+            configuration_settings=args.settings,
             opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
         )
+        self._restart(name, args)
         self.register_outputs({"extensionId": self.extension.id})
+
+    def _restart(self, name: str, args: InspektorGadgetArgs) -> None:
+        """A changed setting reaches a ConfigMap, which the running pods have read already."""
+        kubernetes.apps.v1.DaemonSetPatch(
+            f"{name}-restart",
+            metadata=kubernetes.meta.v1.ObjectMetaPatchArgs(name=DAEMON_SET, namespace=GADGET_NAMESPACE),
+            spec=kubernetes.apps.v1.DaemonSetSpecPatchArgs(
+                template=kubernetes.core.v1.PodTemplateSpecPatchArgs(
+                    metadata=kubernetes.meta.v1.ObjectMetaPatchArgs(
+                        annotations={SETTINGS_ANNOTATION: fingerprint(args.settings)}
+                    )
+                )
+            ),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                provider=args.provider,
+                depends_on=[self.extension],
+                # The DaemonSet goes with the extension: there is nothing to give back.
+                retain_on_delete=True,
+            ),
+        )
+
+
+def fingerprint(settings: Mapping[str, str]) -> str:
+    """Changes with the settings, and only with them."""
+    return hashlib.sha256(json.dumps(settings, sort_keys=True).encode()).hexdigest()[:16]

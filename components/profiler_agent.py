@@ -44,12 +44,14 @@ class ProfilerAgentArgs:
 class ProfilerAgent(pulumi.ComponentResource):
     """The namespace, the account and the DaemonSet of the agent."""
 
+    image: pulumi.Input[str]
     daemon_set: kubernetes.apps.v1.DaemonSet
 
     def __init__(
         self, name: str, args: ProfilerAgentArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpuheap:index:ProfilerAgent", name, {}, opts)
+        self.image = args.image
         namespace = core.Namespace(
             f"{name}-namespace",
             metadata=kubernetes.meta.v1.ObjectMetaArgs(

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pyroscope in the cluster, and the Service that offers it to Private Link.
 
+In two sizes: one replica, or components that keep their profiles in Azure Blob.
 The chart is installed as one Helm release (docs/adr/0001-helm-release.md). The load-balancer Service is ours:
 it is complete only when the cloud controller has made the Private Link Service, and its deletion waits until
 that is gone again.
@@ -8,22 +9,21 @@ that is gone again.
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import pulumi
 import pulumi_kubernetes as kubernetes
-import yaml
+
+from .pyroscope_access import Pods, network_policy
 
 RELEASE_NAME: Final = "pyroscope"
 PORT: Final = 4040
-VALUES: Final = Path(__file__).parent.parent / "helm-values" / "pyroscope.yaml"
-SELECTOR: Final = {
-    "app.kubernetes.io/name": "pyroscope",
-    "app.kubernetes.io/instance": RELEASE_NAME,
-    # What the chart calls the only component of a single-replica installation.
-    "app.kubernetes.io/component": "all",
-}
+SELECTOR: Final = {"app.kubernetes.io/name": "pyroscope", "app.kubernetes.io/instance": RELEASE_NAME}
+
+Size = Literal["single", "microservices"]
+# What the chart calls the component that takes profiles, and the one that answers questions.
+WRITER: Final[Mapping[Size, str]] = {"single": "all", "microservices": "distributor"}
+READER: Final[Mapping[Size, str]] = {"single": "all", "microservices": "query-frontend"}
 
 # Making or removing a Private Link Service takes minutes; the provider would give up after ten.
 PATIENCE: Final = pulumi.CustomTimeouts(create="20m", update="20m", delete="20m")
@@ -33,8 +33,11 @@ PATIENCE: Final = pulumi.CustomTimeouts(create="20m", update="20m", delete="20m"
 class PyroscopeArgs:
     chart: str
     chart_version: str
-    disk_gib: int
+    size: Size
+    values: pulumi.Input[Mapping[str, Any]]
     namespace: str
+    profilers: Sequence[Pods]
+    private_link_ranges: Sequence[str]
     private_link_service_name: str
     private_link_resource_group_name: pulumi.Input[str]
     private_link_subnet_name: str | None
@@ -50,6 +53,7 @@ class Pyroscope(pulumi.ComponentResource):
 
     release: kubernetes.helm.v3.Release
     service: kubernetes.core.v1.Service
+    policy: kubernetes.networking.v1.NetworkPolicy
     url: str
     """The address of Pyroscope inside the cluster."""
 
@@ -64,14 +68,38 @@ class Pyroscope(pulumi.ComponentResource):
             # version.
             version=None if args.chart.startswith((".", "/")) else args.chart_version,
             namespace=args.namespace,
-            values=values(args.disk_gib),
+            values=args.values,
             # A failed installation stays, so that its pods can be looked at.
             atomic=False,
             timeout=600,
             opts=pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=args.depends_on),
         )
+        self.policy = network_policy(
+            f"{name}-access",
+            namespace=args.namespace,
+            port=PORT,
+            profilers=args.profilers,
+            private_link_ranges=args.private_link_ranges,
+            opts=pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=args.depends_on),
+        )
+        if args.size == "microservices":
+            self._writers(name, args)
         self.service = self._private_link_service(name, args)
         self.register_outputs({"url": self.url})
+
+    def _writers(self, name: str, args: PyroscopeArgs) -> None:
+        """One replica's Service is called `pyroscope`; of components there are many, and none has the name to which
+        profilers push.
+        """
+        kubernetes.core.v1.Service(
+            f"{name}-writers",
+            metadata=kubernetes.meta.v1.ObjectMetaArgs(name=RELEASE_NAME, namespace=args.namespace),
+            spec=kubernetes.core.v1.ServiceSpecArgs(
+                selector=selector(WRITER[args.size]),
+                ports=[kubernetes.core.v1.ServicePortArgs(name="http", port=PORT, target_port=PORT)],
+            ),
+            opts=pulumi.ResourceOptions(parent=self, provider=args.provider, depends_on=[self.release]),
+        )
 
     def _private_link_service(self, name: str, args: PyroscopeArgs) -> kubernetes.core.v1.Service:
         return kubernetes.core.v1.Service(
@@ -83,7 +111,9 @@ class Pyroscope(pulumi.ComponentResource):
             ),
             spec=kubernetes.core.v1.ServiceSpecArgs(
                 type="LoadBalancer",
-                selector=SELECTOR,
+                selector=selector(READER[args.size]),
+                # Requests keep their source address, by which the network policy knows them.
+                external_traffic_policy="Local",
                 ports=[kubernetes.core.v1.ServicePortArgs(name="http", port=PORT, target_port=PORT)],
             ),
             opts=pulumi.ResourceOptions(
@@ -121,8 +151,6 @@ def private_link_annotations(args: PyroscopeArgs) -> dict[str, pulumi.Input[str]
     return annotations
 
 
-def values(disk_gib: int) -> Mapping[str, Any]:
-    """The chart's values: those of the file, and a disk of the wanted size."""
-    chart: dict[str, Any] = yaml.safe_load(VALUES.read_text())
-    persistence = {"enabled": True, "size": f"{disk_gib}Gi"} if disk_gib else {"enabled": False}
-    return {**chart, "pyroscope": {**chart["pyroscope"], "persistence": persistence}}
+def selector(component: str) -> Mapping[str, str]:
+    """The pods of one component of the chart."""
+    return {**SELECTOR, "app.kubernetes.io/component": component}

@@ -15,6 +15,7 @@ ACR_PULL: Final = "7f951dda-4ed3-4680-a7ca-43fe172d538d"
 GRAFANA_ADMIN: Final = "22926164-76b3-42b3-bc55-97df8dab3e41"
 MONITORING_DATA_READER: Final = "b0d8363b-8ddd-447d-831f-62ca05bff136"
 NETWORK_CONTRIBUTOR: Final = "4d97b98b-1d4f-4787-a291-c67834d212e7"
+STORAGE_BLOB_DATA_CONTRIBUTOR: Final = "ba92f5b4-2d11-453d-a403-e96b0029c9fe"
 
 # The application with which a person who ran `az login` gets tokens. Any other one is a service principal's
 # own.

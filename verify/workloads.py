@@ -20,11 +20,11 @@ def gadget_pods(live: Live) -> str:
 
 
 def pyroscope_pods(live: Live) -> str:
-    return _pods_ready(live, GADGET_NAMESPACE, {"app.kubernetes.io/name": "pyroscope"})
+    return _pods_ready(live, _pyroscope_namespace(live), {"app.kubernetes.io/name": "pyroscope"})
 
 
 def pyroscope_service(live: Live) -> str:
-    service = live.kubernetes.get(Service, "pyroscope", namespace=GADGET_NAMESPACE)
+    service = live.kubernetes.get(Service, "pyroscope", namespace=_pyroscope_namespace(live))
     ports = [port.port for port in (service.spec and service.spec.ports) or ()]
     if PYROSCOPE_PORT not in ports:
         raise CheckFailed(f"Service pyroscope has ports {ports}, not {PYROSCOPE_PORT}")
@@ -41,6 +41,10 @@ def agent(live: Live) -> str:
     if (status.numberReady or 0) < status.desiredNumberScheduled:
         raise CheckFailed(f"{status.numberReady} of {status.desiredNumberScheduled} pods are ready")
     return f"{status.numberReady} pod(s) ready"
+
+
+def _pyroscope_namespace(live: Live) -> str:
+    return str(live.outputs.get("pyroscopeNamespace", GADGET_NAMESPACE))
 
 
 def _pods_ready(live: Live, namespace: str, labels: dict[str, str]) -> str:

@@ -6,6 +6,7 @@ from typing import Final
 from pydantic import Field
 
 from .base import Part
+from .network import Cidr
 
 # https://learn.microsoft.com/azure/managed-grafana/how-to-connect-to-data-source-privately
 ENDPOINT_NAME: Final = r"^[a-zA-Z][a-zA-Z0-9-]{0,18}[a-zA-Z0-9]$"
@@ -29,4 +30,10 @@ class PrivateLink(Part):
         min_length=1,
         description="only for an existing cluster: a subnet of its network, for the Private Link Service",
         examples=["private-link"],
+    )
+    source_range: Cidr | None = Field(
+        default=None,
+        description="the range of a subnet that is not ours: only from there is Pyroscope reached through the service; "
+        "default: every private range",
+        examples=["10.40.16.0/24"],
     )

@@ -13,11 +13,10 @@ from .metrics import metrics_pipeline
 from .place import place
 from .placement import placement
 from .private_link import private_link, private_link_service, pyroscope_url
-from .profiling import agent_image, inspektor_gadget, profiler_agent, pyroscope
+from .profiling import inspektor_gadget, profiler_agent, pyroscope, pyroscope_namespace
 from .workspaces import workspaces
 
 __all__ = [
-    "agent_image",
     "cluster",
     "device_plugins",
     "gpu_pools",
@@ -32,6 +31,7 @@ __all__ = [
     "private_link_service",
     "profiler_agent",
     "pyroscope",
+    "pyroscope_namespace",
     "pyroscope_url",
     "readiness",
     "sample_workload",

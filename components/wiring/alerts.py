@@ -6,13 +6,14 @@ from alerts.rules import Capacity, Thresholds, Watched, alerts
 from components.alerts import Alerts, AlertsArgs
 from components.cluster import Cluster
 from components.config import StackConfig
-from components.inspektor_gadget import GADGET_NAMESPACE, InspektorGadget
+from components.inspektor_gadget import DAEMON_SET, GADGET_NAMESPACE, InspektorGadget
 from components.metrics_pipeline import MetricsPipeline
 from components.private_link import PrivateLink
 from components.profiler_agent import NAME as AGENT
 from components.profiler_agent import NAMESPACE as AGENT_NAMESPACE
 
 from .place import Place
+from .profiling import pyroscope_namespace
 
 
 def stack_alerts(
@@ -20,7 +21,7 @@ def stack_alerts(
     place: Place,
     cluster: Cluster,
     metrics: MetricsPipeline,
-    gadget: InspektorGadget,
+    gadget: InspektorGadget | None,
     private_link: PrivateLink,
 ) -> Alerts:
     chosen = config.alerts
@@ -31,9 +32,9 @@ def stack_alerts(
             growth_bytes=chosen.growth_mib << 20,
         ),
         Watched(
-            agent=f"{AGENT_NAMESPACE}/{AGENT}",
-            gadget=f"{GADGET_NAMESPACE}/gadget",
-            pyroscope_namespace=GADGET_NAMESPACE,
+            agent=f"{AGENT_NAMESPACE}/{AGENT}" if "gpuheap" in config.profilers else None,
+            gadget=f"{GADGET_NAMESPACE}/{DAEMON_SET}" if gadget else None,
+            pyroscope_namespace=pyroscope_namespace(config),
         ),
         runbook=chosen.runbook,
     )
@@ -51,7 +52,7 @@ def stack_alerts(
             watched_ids=[place.resource_group.id, cluster.id],
             emails=chosen.emails,
             action_group_ids=chosen.action_groups,
-            depends_on=[private_link.approval, gadget.extension],
+            depends_on=[private_link.approval, *([gadget.extension] if gadget else [])],
             tags=config.tags,
         ),
     )

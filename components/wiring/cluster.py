@@ -12,6 +12,7 @@ from components.inspektor_gadget import GADGET_NAMESPACE
 from components.maintenance import MaintenanceWindows, MaintenanceWindowsArgs
 from components.network import Network, NetworkArgs
 from components.profiler_agent import NAMESPACE as AGENT_NAMESPACE
+from components.pyroscope_access import PRIVATE_RANGES
 from components.settings.cluster import NewCluster
 from components.settings.network import GivenSubnets, Subnets
 from components.settings.network import Network as NetworkRanges
@@ -41,6 +42,15 @@ def private_link_subnet_name(config: StackConfig) -> str | None:
     if isinstance(config.network, GivenSubnets):
         return config.network.existing.private_link_subnet
     return Network.PRIVATE_LINK_SUBNET
+
+
+def private_link_ranges(config: StackConfig) -> Sequence[str]:
+    """From where requests through the Private Link Service come: the range of its subnet, where that is known."""
+    if config.private_link.source_range is not None:
+        return [config.private_link.source_range]
+    if isinstance(config.cluster, NewCluster) and not isinstance(config.network, GivenSubnets):
+        return [(config.network or NetworkRanges()).private_link_subnet]
+    return PRIVATE_RANGES
 
 
 def _new(config: StackConfig, new: NewCluster, place: Place) -> Cluster:

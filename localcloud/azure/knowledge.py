@@ -144,6 +144,8 @@ def parent_id(id: str) -> str | None:
     before, _, rest = id.rpartition("/providers/")
     segments = rest.split("/")
     parent = id.rsplit("/", 2)[0] if len(segments) > 3 else before
+    # A storage account's one blob service comes with it, and is no resource of its own here.
+    parent = re.sub(r"/blobServices/default$", "", parent, flags=re.IGNORECASE)
     return parent if re.search(r"/resourceGroups/[^/]+", parent, re.IGNORECASE) else None
 
 

@@ -29,7 +29,10 @@ COMPUTED: dict[str, dict[str, Any]] = {
         "properties": {"endpoint": "https://grafana.example"},
         "identity": {"principalId": "grafana-principal"},
     },
-    "azure-native:managedidentity:UserAssignedIdentity": {"principalId": "control-plane-principal"},
+    "azure-native:managedidentity:UserAssignedIdentity": {
+        "principalId": "control-plane-principal",
+        "clientId": "pyroscope-client",
+    },
     "azure-native:monitor:AzureMonitorWorkspace": {
         "metrics": {"prometheusQueryEndpoint": "https://prometheus.example"}
     },
@@ -56,6 +59,7 @@ ANSWERS: dict[str, dict[str, Any]] = {
         "location": "northeurope",
         "agentPoolProfiles": [{"name": "system", "vnetSubnetId": "/existing/subnet"}],
         "identityProfile": {"kubeletidentity": {"objectId": "existing-kubelet"}},
+        "oidcIssuerProfile": {"enabled": True, "issuerURL": "https://issuer.example/existing/"},
         "identity": {"type": "SystemAssigned", "principalId": "existing-principal"},
     },
     "azure-native:dashboard:getGrafana": {

@@ -68,8 +68,10 @@ def test_outputs_hold_what_people_and_verify_ask_for(dev: Recording) -> None:
         "kubeconfig",
         "managedPrivateEndpointId",
         "privateLinkServiceId",
+        "profilers",
         "prometheusDataSourceUid",
         "pyroscopeDataSourceUid",
+        "pyroscopeNamespace",
         "pyroscopeUrl",
         "resourceGroup",
     }

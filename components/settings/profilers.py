@@ -1,0 +1,106 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Which profilers the stack has, and the settings of Azure's own, the extension `microsoft.inspektorgadget`.
+
+Settings of the extension: https://learn.microsoft.com/azure/aks/inspektor-gadget-configure; those behind the prefix
+`inspektor-gadget.` are values of its chart,
+https://github.com/inspektor-gadget/inspektor-gadget/blob/main/charts/gadget/values.yaml.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Final, Literal
+
+from pydantic import Field
+from pydantic_core import PydanticCustomError
+
+from .agent import AgentBuild, AgentImage
+from .base import Part, refuse
+
+Profiler = Literal["inspektor-gadget", "gpuheap"]
+BOTH: Final[tuple[Profiler, ...]] = ("inspektor-gadget", "gpuheap")
+_CHART: Final = "inspektor-gadget."
+
+
+class InspektorGadget(Part):
+    """Every one of them is always told to the extension, which merges: a setting that was told once and is told no
+    longer would stay as it was.
+    """
+
+    version: str | None = Field(
+        default=None,
+        pattern=r"^\d+\.\d+\.\d+\S*$",
+        description="a version to stay at, or none for automatic upgrades",
+        examples=["1.2.0"],
+    )
+    azure_monitor: bool = Field(default=True, description="true to have its metrics scraped", examples=[True])
+    log_level: Literal["trace", "debug", "info", "warning", "error", "fatal", "panic"] = Field(
+        default="info", description="trace, debug, info, warning, error, fatal or panic", examples=["info"]
+    )
+    events_buffer_length: int = Field(
+        default=16384, ge=64, le=1 << 20, description="64 to 1048576 events", examples=[16384]
+    )
+    hook_mode: Literal["auto", "crio", "podinformer", "nri", "fanotify+ebpf"] = Field(
+        default="auto", description="how it learns of new containers", examples=["auto"]
+    )
+    fallback_pod_informer: bool = Field(
+        default=True,
+        description="true to learn of them from the API server when all else fails",
+        examples=[True],
+    )
+    experimental: bool = Field(default=False, description="true for experimental features", examples=[False])
+    verify_image: bool = Field(default=True, description="true to run signed gadgets alone", examples=[True])
+    disallow_pulling: bool = Field(
+        default=False, description="true to run only gadgets that are on the nodes", examples=[False]
+    )
+    cpu_request: str = Field(
+        default="100m",
+        pattern=r"^(\d+m|\d+(\.\d+)?)$",
+        description="cores, such as 100m or 1",
+        examples=["100m"],
+    )
+    memory_request: str = Field(
+        default="128Mi", pattern=r"^\d+(Mi|Gi)$", description="such as 128Mi", examples=["128Mi"]
+    )
+    memory_limit: str = Field(
+        default="1Gi", pattern=r"^\d+(Mi|Gi)$", description="such as 1Gi", examples=["1Gi"]
+    )
+
+    def told(self) -> Mapping[str, str]:
+        """What the extension is told: all of it, as text."""
+        values: dict[str, object] = {
+            "gpuObservability.enabled": True,
+            "azureMonitor.enabled": self.azure_monitor,
+            f"{_CHART}config.daemonLogLevel": self.log_level,
+            f"{_CHART}config.eventsBufferLength": self.events_buffer_length,
+            f"{_CHART}config.experimental": self.experimental,
+            f"{_CHART}config.operator.kubemanager.hook-mode": self.hook_mode,
+            f"{_CHART}config.operator.kubemanager.fallback-podinformer": self.fallback_pod_informer,
+            f"{_CHART}config.operator.oci.verify-image": self.verify_image,
+            f"{_CHART}config.operator.oci.disallow-pulling": self.disallow_pulling,
+            f"{_CHART}resources.requests.cpu": self.cpu_request,
+            f"{_CHART}resources.requests.memory": self.memory_request,
+            f"{_CHART}resources.limits.memory": self.memory_limit,
+        }
+        return {key: _text(value) for key, value in values.items()}
+
+
+def _text(value: object) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def problems(
+    profilers: Sequence[Profiler], agent: AgentImage | AgentBuild | None
+) -> Iterator[PydanticCustomError]:
+    if len(set(profilers)) < len(profilers):
+        yield refuse(
+            "a profiler stands twice in the list",
+            at=("profilers",),
+            given=", ".join(profilers),
+            allowed="inspektor-gadget, gpuheap, or both",
+        )
+    if "gpuheap" in profilers and agent is None:
+        yield refuse(
+            "it must be set",
+            at=("agent",),
+            allowed="`image` or `build`",
+            examples=[{"build": {"registry": "example.azurecr.io"}}],
+        )
