@@ -14,6 +14,7 @@ from azure.core.credentials import TokenCredential
 from azure.core.exceptions import ResourceNotFoundError
 from azure.mgmt.core.tools import parse_resource_id
 from azure.mgmt.dashboard import DashboardManagementClient
+from azure.mgmt.dashboard.models import ManagedPrivateEndpointModel, ManagedPrivateEndpointModelProperties
 from azure.mgmt.network import NetworkManagementClient
 from azure.mgmt.network.models import (
     PrivateEndpointConnection,
@@ -26,6 +27,7 @@ from .patience import NotYet, Patience
 APPROVED: Final = "Approved"
 PENDING: Final = "Pending"
 DISCONNECTED: Final = "Disconnected"
+REJECTED: Final = "Rejected"
 
 
 class ApprovalError(Exception):
@@ -143,16 +145,41 @@ class PrivateEndpointApprover:
             wait(f"approval of {connection.name}", lambda: self._accept(connection))
         return wait("refresh of Grafana", self._refreshed)
 
+    def mend(self) -> EndpointState:
+        """Approves a connection that was approved once. One that was rejected or removed since cannot come back: then
+        the endpoint is made anew, as it was, and asks for another. Raises as `approve` does.
+        """
+        wait = self._patience.wait
+        state = self.state()
+        if state is not None and state.status in (REJECTED, DISCONNECTED):
+            model = wait("managed private endpoint", self._endpoint)
+            wait("removal of the endpoint that lost its connection", self._remove_endpoint)
+            wait("endpoint in its place", lambda: self._make_endpoint(model))
+        return self.approve()
+
     def state(self) -> EndpointState | None:
-        """What Grafana says now; None when the endpoint is gone."""
+        """What has become of the connection; None when the endpoint is gone.
+
+        Grafana learns only by a refresh, so that of a connection it believes to be approved the service is asked.
+        """
         try:
-            return self._patience.wait("managed private endpoint", self._endpoint_state)
+            state = self._patience.wait("managed private endpoint", self._endpoint_state)
         except ResourceNotFoundError:
             return None
+        if state.status != APPROVED:
+            return state
+        try:
+            ours = [
+                one for one in self._patience.wait("connections", self._connections) if self._is_ours(one)
+            ]
+        except ResourceNotFoundError:
+            ours = []
+        if any(one.status == APPROVED for one in ours):
+            return state
+        return EndpointState(status=ours[0].status if ours else DISCONNECTED, private_ip="")
 
     def _our_connection(self) -> Connection:
-        service = self._network.private_link_services.get(**self._service)
-        seen = [Connection.of(model) for model in service.private_endpoint_connections or ()]
+        seen = self._connections()
         ours = [c for c in seen if self._is_ours(c) and c.status != DISCONNECTED]
         if not ours:
             raise NotYet(f"none is ours among {_listed(seen)}")
@@ -164,10 +191,14 @@ class PrivateEndpointApprover:
             )
         if ours[0].status not in (PENDING, APPROVED):
             raise ApprovalError(
-                f"the connection is {ours[0].status}, and Azure takes that back only for a new one: replace "
-                f"the managed private endpoint with `pulumi up --replace <its URN>`. Seen: {_listed(seen)}"
+                f"the connection is {ours[0].status}, and Azure takes that back only for a new one: run "
+                f"`pulumi refresh`, then `pulumi up`, which makes the endpoint anew. Seen: {_listed(seen)}"
             )
         return ours[0]
+
+    def _connections(self) -> list[Connection]:
+        service = self._network.private_link_services.get(**self._service)
+        return [Connection.of(model) for model in service.private_endpoint_connections or ()]
 
     def _is_ours(self, connection: Connection) -> bool:
         return (
@@ -202,10 +233,42 @@ class PrivateEndpointApprover:
             )
         return state
 
-    def _endpoint_state(self) -> EndpointState:
-        model = self._dashboard.managed_private_endpoints.get(
+    def _endpoint(self) -> ManagedPrivateEndpointModel:
+        return self._dashboard.managed_private_endpoints.get(
             **self._workspace, managed_private_endpoint_name=self._endpoint_name
         )
+
+    def _remove_endpoint(self) -> None:
+        self._dashboard.managed_private_endpoints.begin_delete(
+            **self._workspace, managed_private_endpoint_name=self._endpoint_name
+        ).result()
+
+    def _make_endpoint(self, before: ManagedPrivateEndpointModel) -> None:
+        try:
+            self._endpoint()
+            return  # by an attempt before, whose answer was lost
+        except ResourceNotFoundError:
+            pass
+        was = before.properties or ManagedPrivateEndpointModelProperties()
+        wanted = ManagedPrivateEndpointModel(
+            location=before.location,
+            tags=before.tags,
+            properties=ManagedPrivateEndpointModelProperties(
+                private_link_resource_id=was.private_link_resource_id,
+                private_link_resource_region=was.private_link_resource_region,
+                group_ids=was.group_ids,
+                request_message=was.request_message,
+                private_link_service_url=was.private_link_service_url,
+            ),
+        )
+        self._dashboard.managed_private_endpoints.begin_create(
+            **self._workspace,
+            managed_private_endpoint_name=self._endpoint_name,
+            request_body_parameters=wanted,
+        ).result()
+
+    def _endpoint_state(self) -> EndpointState:
+        model = self._endpoint()
         properties = model.properties
         connection = properties.connection_state if properties else None
         # The SDK gives a member of its enum for a value that it knows, and a string for one that it does not.

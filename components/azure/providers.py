@@ -22,7 +22,7 @@ Props = dict[str, Any]
 
 
 class PrivateEndpointApprovalProvider(ResourceProvider):
-    """Approves on creation. Deleting does nothing: the connection goes with the endpoint that asked."""
+    """Approves on creation, mends on update. Deleting does nothing: the connection goes with its endpoint."""
 
     serialize_as_secret_always = False
 
@@ -43,7 +43,7 @@ class PrivateEndpointApprovalProvider(ResourceProvider):
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         with _approver(_news) as approver:
-            return UpdateResult(_approved(_news, approver.approve()))
+            return UpdateResult(_approved(_news, approver.mend()))
 
 
 class PrivateEndpointApproval(Resource, module="gpuheap", name="PrivateEndpointApproval"):

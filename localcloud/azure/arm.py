@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Azure Resource Manager over HTTPS, as far as programs call it beside the provider.
 
-They read anything, decide about private endpoint connections, and refresh Grafana's private endpoints.
+They read anything, decide about private endpoint connections, and make, remove and refresh Grafana's private endpoints.
 """
 
 import threading
@@ -15,7 +15,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 
-from localcloud.azure import private_link, shapes
+from localcloud.azure import arm_endpoints, private_link, shapes
 from localcloud.azure.errors import AzureError, not_found
 from localcloud.azure.identity import Tokens
 from localcloud.azure.known_types import knowledge_of
@@ -88,6 +88,13 @@ class ResourceManagerApi:
             case "DELETE" if connection:
                 removed = private_link.remove_connection(self._store, path, actor=ACTOR)
                 return Response(status_code=200 if removed else 204)
+            case "PUT" if arm_endpoints.is_endpoint(path):
+                base = f"{request.base_url}".rstrip("/")
+                made = arm_endpoints.put(self._store, path, body, arm=lambda: base, actor=ACTOR)
+                return JSONResponse(self._body(made), 201)
+            case "DELETE" if arm_endpoints.is_endpoint(path):
+                arm_endpoints.delete(self._store, path, actor=ACTOR)
+                return Response(status_code=204)
             case "POST" if path.lower().endswith("/refreshmanagedprivateendpoints"):
                 return self._refresh(request, path.rpartition("/")[0])
         raise AzureError(501, "NotSimulated", f"{request.method} {path} is not simulated by the local cloud.")

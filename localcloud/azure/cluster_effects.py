@@ -5,6 +5,7 @@ The control plane is the local cloud's; its kubelet loop runs what is made here.
 """
 
 import time
+import json
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -144,7 +145,8 @@ def _daemon_set(namespace: str, annotations: dict[str, str], settings: Json) -> 
             labels=GADGET_LABELS,
             annotations={
                 **annotations,
-                **{f"localcloud.gpuheap/setting.{key}": value for key, value in settings.items()},
+                # Where the real chart has a ConfigMap: pods that run do not see a change of it.
+                "localcloud.gpuheap/settings": json.dumps(settings, sort_keys=True),
             },
         ),
         spec=DaemonSetSpec(

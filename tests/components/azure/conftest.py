@@ -113,7 +113,12 @@ def workspace(store: Store, servers: Servers) -> str:
         Resource(
             id=WORKSPACE_ID,
             token="azure-native:dashboard:Grafana",
-            outputs={"name": "dashboards", "location": "westeurope", "properties": {"endpoint": endpoint}},
+            outputs={
+                "name": "dashboards",
+                "location": "westeurope",
+                "sku": {"name": "Standard"},
+                "properties": {"endpoint": endpoint},
+            },
         ),
         actor="test",
     )

@@ -37,11 +37,12 @@ def approver(patience: Patience, clock: Clock) -> Iterator[PrivateEndpointApprov
 @pytest.fixture
 def endpoint(store: Store) -> Resource:
     """Grafana's managed private endpoint, which has not asked for its connection yet."""
+    inputs = {"privateLinkResourceId": SERVICE_ID, "requestMessage": MESSAGE, "location": "westeurope"}
     endpoint = Resource(
         id=ENDPOINT_ID,
         token="azure-native:dashboard:ManagedPrivateEndpoint",
-        inputs={"privateLinkResourceId": SERVICE_ID, "requestMessage": MESSAGE, "location": "westeurope"},
-        outputs={"name": "pyroscope", "connectionState": {"status": "Pending"}},
+        inputs=inputs,
+        outputs={**inputs, "name": "pyroscope", "connectionState": {"status": "Pending"}},
     )
     store.create_resource(endpoint, actor="test")
     return endpoint
@@ -154,7 +155,7 @@ def test_a_rejected_connection_stays_rejected_and_the_way_out_is_told(
     (connection,) = service.outputs["privateEndpointConnections"]
     rejection = {"status": "Rejected", "description": MESSAGE}
     private_link.set_state(store, connection["id"], rejection, actor="test")
-    with pytest.raises(ApprovalError, match="pulumi up --replace"):
+    with pytest.raises(ApprovalError, match="pulumi refresh"):
         approver.approve()
     assert statuses(store) == ["Rejected"]
 
@@ -234,5 +235,74 @@ def test_the_state_is_what_grafana_says(
         store, service.outputs["privateEndpointConnections"][0]["id"], actor="test"
     )
     private_link.refresh(store, WORKSPACE_ID, actor="test")
+    state = approver.state()
+    assert state is not None and state.status == "Disconnected"
+
+
+def _lose(store: Store, how: str) -> None:
+    """Somebody rejects or removes the connection, and Grafana is not told."""
+    service = store.resource(SERVICE_ID)
+    assert service is not None
+    (connection,) = service.outputs["privateEndpointConnections"]
+    if how == "Rejected":
+        rejection = {"status": "Rejected", "description": MESSAGE}
+        private_link.set_state(store, connection["id"], rejection, actor="test")
+    else:
+        private_link.remove_connection(store, connection["id"], actor="test")
+
+
+@pytest.fixture
+def approved(approver: PrivateEndpointApprover, store: Store, endpoint: Resource) -> Resource:
+    ask(store, endpoint)
+    approver.approve()
+    return endpoint
+
+
+@pytest.mark.parametrize("how", ["Rejected", "Disconnected"])
+def test_a_lost_connection_is_seen_before_grafana_learns_of_it(
+    approver: PrivateEndpointApprover, store: Store, approved: Resource, how: str
+) -> None:
+    _lose(store, how)
+    state = approver.state()
+    assert state is not None and state.status == how
+
+
+@pytest.mark.parametrize("how", ["Rejected", "Disconnected"])
+def test_a_lost_connection_is_mended_by_an_endpoint_made_anew(
+    approver: PrivateEndpointApprover, store: Store, approved: Resource, how: str
+) -> None:
+    _lose(store, how)
+    assert approver.mend().status == "Approved"
+    assert statuses(store) == ["Approved"]
+    made = store.resource(ENDPOINT_ID)
+    assert made is not None
+    for key in ("privateLinkResourceId", "requestMessage", "location"):
+        assert made.inputs[key] == approved.inputs[key], "it is made as it was"
+
+
+def test_mending_what_is_well_changes_nothing(
+    approver: PrivateEndpointApprover, store: Store, approved: Resource
+) -> None:
+    events = len(store.events())
+    assert approver.mend().status == "Approved"
+    assert {event.verb for event in store.events()[events:]} <= {"refresh", "update"}
+
+
+def test_a_mending_that_ended_between_its_steps_is_taken_up_again(
+    approver: PrivateEndpointApprover, store: Store, approved: Resource
+) -> None:
+    _lose(store, "Rejected")
+    store.add_fault(Fault(method="PUT", path="/managedPrivateEndpoints/", status=409, code="Busy", times=2))
+    store.add_fault(
+        Fault(method="DELETE", path="/managedPrivateEndpoints/", status=429, code="Slow", times=2)
+    )
+    assert approver.mend().status == "Approved"
+    assert store.faults() == []
+
+
+def test_a_service_that_is_gone_is_a_lost_connection(
+    approver: PrivateEndpointApprover, store: Store, approved: Resource
+) -> None:
+    store.delete_resource(SERVICE_ID, actor="test")
     state = approver.state()
     assert state is not None and state.status == "Disconnected"
