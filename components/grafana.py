@@ -11,11 +11,13 @@ from typing import Any, Final
 import pulumi
 from pulumi_azure_native import authorization, dashboard
 
+from .azure.more_content import GrafanaFolder, PublishedDashboard
 from .azure.providers import GrafanaDashboard, GrafanaDataSource
 from .roles import GRAFANA_ADMIN, MONITORING_DATA_READER, assign
 
 PYROSCOPE_UID: Final = "local-pyroscope"
 PROMETHEUS_UID: Final = "gpuheap-prometheus"
+FOLDER_UID: Final = "gpuheap"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -25,6 +27,7 @@ class GrafanaArgs:
     existing: bool
     location: str
     major_version: str | None
+    public: bool
     subscription_id: pulumi.Input[str]
     stack: str
     metrics_workspace_id: pulumi.Input[str]
@@ -82,7 +85,7 @@ class Grafana(pulumi.ComponentResource):
             identity=dashboard.ManagedServiceIdentityArgs(type="SystemAssigned"),
             properties=dashboard.ManagedGrafanaPropertiesArgs(
                 grafana_major_version=args.major_version,
-                public_network_access="Enabled",
+                public_network_access="Enabled" if args.public else "Disabled",
                 grafana_integrations=dashboard.GrafanaIntegrationsArgs(
                     azure_monitor_workspace_integrations=[
                         dashboard.AzureMonitorWorkspaceIntegrationArgs(
@@ -130,18 +133,29 @@ class Grafana(pulumi.ComponentResource):
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
+class Published:
+    """A dashboard that others publish."""
+
+    url: str
+    sha256: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
 class GrafanaContentArgs:
     endpoint: pulumi.Input[str]
     pyroscope_url: str
     prometheus_url: pulumi.Input[str]
     dashboard: Mapping[str, Any]
+    folder_title: str
+    folder_permissions: Mapping[str, int]
+    published: Published | None
     depends_on: Sequence[pulumi.Resource]
     """The approved endpoint, so that the data source works when it appears, and the role that may write it.
     """
 
 
 class GrafanaContent(pulumi.ComponentResource):
-    """Two data sources and one dashboard over them, kept through Grafana's own API."""
+    """Two data sources, and a folder with the dashboards over them, kept through Grafana's own API."""
 
     dashboard_url: pulumi.Output[str]
 
@@ -166,14 +180,33 @@ class GrafanaContent(pulumi.ComponentResource):
                 ),
             )
         ]
+        folder = GrafanaFolder(
+            f"{name}-folder",
+            endpoint=args.endpoint,
+            uid=FOLDER_UID,
+            title=args.folder_title,
+            permissions=_json(args.folder_permissions),
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
+        )
+        within = pulumi.ResourceOptions(parent=self, depends_on=[*sources, folder])
         uid: str = args.dashboard["uid"]
         GrafanaDashboard(
             f"{name}-dashboard",
             endpoint=args.endpoint,
             uid=uid,
             definition=json.dumps(args.dashboard, sort_keys=True),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=sources),
+            folder=FOLDER_UID,
+            opts=within,
         )
+        if args.published:
+            PublishedDashboard(
+                f"{name}-published",
+                endpoint=args.endpoint,
+                url=args.published.url,
+                sha256=args.published.sha256,
+                folder=FOLDER_UID,
+                opts=within,
+            )
         self.dashboard_url = pulumi.Output.concat(args.endpoint, "/d/", uid)
         self.register_outputs({"dashboardUrl": self.dashboard_url})
 

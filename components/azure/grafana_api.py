@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Data sources and dashboards of a Grafana workspace, over Grafana's own HTTP API. Nothing here imports
+"""Data sources, dashboards and folders of a Grafana workspace, over Grafana's own HTTP API. Nothing here imports
 pulumi.
 
 https://grafana.com/docs/grafana/latest/developers/http_api/
@@ -21,6 +21,10 @@ T = TypeVar("T")
 
 # 409 is no sign of a busy server here: another data source has the name.
 AGAIN: Final = BUSY - {409}
+
+
+ROLES: Final = ("Viewer", "Editor")
+"""Of a folder's rights. Who administers the workspace may do everything in it."""
 
 
 class GrafanaError(Exception):
@@ -60,8 +64,10 @@ class GrafanaApi:
         def attempt() -> Json:
             # Looked up each time: the answer to the attempt before may have been lost after it took effect.
             if self._find(path) is None:
-                return self._send("POST", "/api/datasources", body)
-            return self._send("PUT", path, body)
+                made: Json = self._send("POST", "/api/datasources", body)
+                return made
+            changed: Json = self._send("PUT", path, body)
+            return changed
 
         self._patiently(f"writing data source {uid}", attempt)
 
@@ -76,15 +82,47 @@ class GrafanaApi:
         found = self._patiently(f"reading dashboard {uid}", lambda: self._find(path))
         return None if found is None else found["dashboard"]
 
-    def put_dashboard(self, uid: str, definition: Mapping[str, Any]) -> None:
-        """Makes the dashboard what `definition` says, whatever was changed by hand."""
-        body = {"dashboard": {**definition, "uid": uid, "id": None}, "overwrite": True}
+    def put_dashboard(self, uid: str, definition: Mapping[str, Any], folder: str = "") -> None:
+        """Makes the dashboard what `definition` says, in that folder, whatever was changed by hand."""
+        body = {"dashboard": {**definition, "uid": uid, "id": None}, "folderUid": folder, "overwrite": True}
         self._patiently(f"writing dashboard {uid}", lambda: self._send("POST", "/api/dashboards/db", body))
 
     def delete_dashboard(self, uid: str) -> None:
         """Removes the dashboard; that it is gone already is fine."""
         path = f"/api/dashboards/uid/{uid}"
         self._patiently(f"removing dashboard {uid}", lambda: self._discard(path))
+
+    def folder(self, uid: str) -> Json | None:
+        """A folder's `title` and `permissions`, the latter by role; None when there is none."""
+        path = f"/api/folders/{uid}"
+        found = self._patiently(f"reading folder {uid}", lambda: self._find(path))
+        if found is None:
+            return None
+        items = self._patiently(f"reading rights in {uid}", lambda: self._send("GET", f"{path}/permissions"))
+        held_by = {item["role"]: item["permission"] for item in items if item.get("role") in ROLES}
+        return {"title": found["title"], "permissions": held_by}
+
+    def put_folder(self, uid: str, title: str, permissions: Mapping[str, int]) -> None:
+        """Makes the folder and who may do what in it as said. What is said of nobody, nobody may."""
+        path = f"/api/folders/{uid}"
+
+        def attempt() -> Json:
+            if self._find(path) is None:
+                made: Json = self._send("POST", "/api/folders", {"uid": uid, "title": title})
+                return made
+            changed: Json = self._send("PUT", path, {"title": title, "overwrite": True})
+            return changed
+
+        self._patiently(f"writing folder {uid}", attempt)
+        items = [{"role": role, "permission": level} for role, level in sorted(permissions.items())]
+        self._patiently(
+            f"writing rights in {uid}", lambda: self._send("POST", f"{path}/permissions", {"items": items})
+        )
+
+    def delete_folder(self, uid: str) -> None:
+        """Removes the folder with all that is in it; that it is gone already is fine."""
+        path = f"/api/folders/{uid}"
+        self._patiently(f"removing folder {uid}", lambda: self._discard(path))
 
     def _patiently(self, what: str, attempt: Callable[[], T]) -> T:
         try:
@@ -95,7 +133,8 @@ class GrafanaApi:
 
     def _find(self, path: str) -> Json | None:
         try:
-            return self._send("GET", path)
+            found: Json = self._send("GET", path)
+            return found
         except ResourceNotFoundError:
             return None
 
@@ -105,15 +144,14 @@ class GrafanaApi:
         except ResourceNotFoundError:
             return
 
-    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Json:
+    def _send(self, method: str, path: str, body: Mapping[str, Any] | None = None) -> Any:
         url = self._client.format_url(path)
         response = self._client.send_request(HttpRequest(method, url, json=body))
         if response.status_code >= 400:
             # ResourceNotFoundError for 404, HttpResponseError for the rest.
             map_error(response.status_code, response, {404: ResourceNotFoundError})
             raise HttpResponseError(response=response)
-        answer: Json = response.json()
-        return answer
+        return response.json()
 
 
 def held(wanted: Any, found: Any) -> Any:

@@ -120,7 +120,7 @@ class GrafanaDashboardProvider(ResourceProvider):
 
     def create(self, props: Props) -> CreateResult:
         with _grafana(props) as grafana:
-            grafana.put_dashboard(props["uid"], json.loads(props["definition"]))
+            grafana.put_dashboard(props["uid"], json.loads(props["definition"]), props.get("folder", ""))
         return CreateResult(props["uid"], props)
 
     def read(self, id_: str, props: Props) -> ReadResult:
@@ -129,7 +129,7 @@ class GrafanaDashboardProvider(ResourceProvider):
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         with _grafana(_news) as grafana:
-            grafana.put_dashboard(_news["uid"], json.loads(_news["definition"]))
+            grafana.put_dashboard(_news["uid"], json.loads(_news["definition"]), _news.get("folder", ""))
         return UpdateResult(_news)
 
     def delete(self, _id: str, _props: Props) -> None:
@@ -138,7 +138,7 @@ class GrafanaDashboardProvider(ResourceProvider):
 
 
 class GrafanaDashboard(Resource, module="gpuheap", name="GrafanaDashboard"):
-    """A dashboard; `definition` is its JSON."""
+    """A dashboard; `definition` is its JSON, `folder` the uid of the folder that it is in."""
 
     def __init__(
         self,
@@ -147,9 +147,10 @@ class GrafanaDashboard(Resource, module="gpuheap", name="GrafanaDashboard"):
         endpoint: pulumi.Input[str],
         uid: str,
         definition: pulumi.Input[str],
+        folder: str,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        inputs = {"endpoint": endpoint, "uid": uid, "definition": definition}
+        inputs = {"endpoint": endpoint, "uid": uid, "definition": definition, "folder": folder}
         super().__init__(GrafanaDashboardProvider(), name, inputs, opts)
 
 
@@ -195,7 +196,11 @@ def _as_found(id_: str, props: Props, found: Mapping[str, Any] | None) -> ReadRe
 
 def _content_diff(olds: Props, news: Props) -> DiffResult:
     replaces = _changed(olds, news, "endpoint", "uid")
-    changes = bool(replaces) or _parsed(olds.get("definition")) != _parsed(news.get("definition"))
+    changes = (
+        bool(replaces)
+        or _parsed(olds.get("definition")) != _parsed(news.get("definition"))
+        or bool(_changed(olds, news, "folder"))
+    )
     return DiffResult(changes=changes, replaces=replaces)
 
 

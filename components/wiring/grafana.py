@@ -8,7 +8,7 @@ from typing import Final
 import pulumi
 
 from components.config import StackConfig
-from components.grafana import Grafana, GrafanaArgs, GrafanaContent, GrafanaContentArgs
+from components.grafana import Grafana, GrafanaArgs, GrafanaContent, GrafanaContentArgs, Published
 from components.metrics_pipeline import MetricsPipeline
 from components.private_link import PrivateLink
 from components.settings.grafana import ExistingGrafana
@@ -35,6 +35,7 @@ def grafana(config: StackConfig, place: Place, metrics: MetricsPipeline) -> Graf
             existing=isinstance(chosen, ExistingGrafana),
             location=config.location,
             major_version=version,
+            public=True if isinstance(chosen, ExistingGrafana) else chosen.public_access,
             subscription_id=place.subscription_id,
             stack=config.name,
             metrics_workspace_id=metrics.workspace.id,
@@ -48,6 +49,7 @@ def grafana(config: StackConfig, place: Place, metrics: MetricsPipeline) -> Graf
 def grafana_content(
     config: StackConfig, metrics: MetricsPipeline, grafana: Grafana, private_link: PrivateLink
 ) -> GrafanaContent:
+    published = config.grafana.published_dashboard
     return GrafanaContent(
         "grafana-content",
         GrafanaContentArgs(
@@ -55,6 +57,9 @@ def grafana_content(
             pyroscope_url=pyroscope_url(config),
             prometheus_url=metrics.query_endpoint,
             dashboard=json.loads(DASHBOARD.read_text()),
+            folder_title=config.grafana.folder.title,
+            folder_permissions=config.grafana.folder.permissions,
+            published=Published(url=published.url, sha256=published.sha256) if published else None,
             depends_on=[*grafana.roles, private_link.approval],
         ),
     )

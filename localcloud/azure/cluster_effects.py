@@ -4,8 +4,8 @@
 The control plane is the local cloud's; its kubelet loop runs what is made here. Everything may be repeated.
 """
 
-import time
 import json
+import time
 from collections.abc import Callable
 from typing import Any, Final
 

@@ -3,7 +3,11 @@
 
 import json
 
+import pytest
+
 from components.roles import GRAFANA_ADMIN, MONITORING_DATA_READER
+from tests.components.configs import refused
+from tests.components.conftest import EXISTING, run_program
 from tests.components.recorder import Recording
 
 
@@ -73,3 +77,42 @@ def test_no_provider_carries_a_secret_or_a_value(dev: Recording) -> None:
         provider = dev[name].request.object["__provider"]
         assert isinstance(provider, str), f"{name}: a wrapped value would be a secret that every diff shows"
         assert len(provider) < 200, f"{name}: pickled by value"
+
+
+def test_dashboards_are_in_a_folder_with_rights(dev: Recording) -> None:
+    folder = dev["grafana-content-folder"]
+    assert folder.inputs["title"] == "GPU profiling"
+    assert json.loads(folder.inputs["permissions"]) == {"Viewer": 1, "Editor": 2}
+    assert dev["grafana-content-dashboard"].inputs["folder"] == folder.inputs["uid"]
+    assert "grafana-content-folder" in dev["grafana-content-dashboard"].needs
+
+
+def test_a_published_dashboard_and_a_private_workspace_are_choices() -> None:
+    chosen = {
+        "publicAccess": False,
+        "folder": {"title": "Team", "viewers": "none", "editors": "admin"},
+        "publishedDashboard": {"url": "https://example.com/d.json", "sha256": "ab" * 32},
+    }
+    recording = run_program({**EXISTING, "gpuheap:grafana": chosen})
+    assert recording["grafana"].inputs["properties"]["publicNetworkAccess"] == "Disabled"
+    assert json.loads(recording["grafana-content-folder"].inputs["permissions"]) == {"Editor": 4}
+    published = recording["grafana-content-published"].inputs
+    assert (published["url"], published["sha256"]) == ("https://example.com/d.json", "ab" * 32)
+    assert "grafana-content-folder" in recording["grafana-content-published"].needs
+
+
+def test_nothing_is_published_unless_it_is_asked_for(dev: Recording) -> None:
+    assert "grafana-content-published" not in dev.resources
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        {"url": "http://example.com/d.json", "sha256": "ab" * 32},
+        {"url": "https://example.com/d.json", "sha256": "ab"},
+    ],
+)
+def test_a_published_dashboard_needs_https_and_a_checksum(chosen: dict[str, str]) -> None:
+    assert "gpuheap:grafana.publishedDashboard" in "\n".join(
+        map(str, refused(grafana={"publishedDashboard": chosen}))
+    )

@@ -5,7 +5,7 @@ import json
 import subprocess
 import sys
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,8 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
+from components.azure import published
+from components.azure.more_content import GrafanaFolderProvider, PublishedDashboardProvider
 from components.azure.providers import (
     GrafanaDashboardProvider,
     GrafanaDataSourceProvider,
@@ -221,3 +223,88 @@ def _values(struct: Struct) -> Values:
 
 def _with(provider: ResourceProvider, inputs: Values) -> Struct:
     return _struct({**inputs, PROVIDER_KEY: serialize_provider(provider)})
+
+
+@pytest.fixture
+def folder(workspace: str, store: Store) -> Values:
+    grant(store)
+    return {
+        "endpoint": workspace,
+        "uid": "gpus",
+        "title": "GPUs",
+        "permissions": '{"Editor": 2, "Viewer": 1}',
+    }
+
+
+def _rights(store: Store) -> dict[str, int]:
+    kept = store.grafana_object(WORKSPACE_ID, "folder-permissions", "gpus")
+    assert kept is not None
+    return {item["role"]: item["permission"] for item in kept.body["items"]}
+
+
+def test_a_folder_lives_from_creation_to_deletion(plugin: Plugin, folder: Values, store: Store) -> None:
+    provider = GrafanaFolderProvider()
+    id_, state = plugin.create(provider, folder)
+    assert _rights(store) == {"Viewer": 1, "Editor": 2}
+    assert plugin.read(id_, state) == (id_, state)
+    assert plugin.diff(provider, id_, state, folder).changes == NONE
+    changed = {**folder, "title": "GPU memory", "permissions": '{"Editor": 2}'}
+    assert plugin.diff(provider, id_, state, changed).changes == SOME
+    state = plugin.update(provider, id_, state, changed)
+    assert _rights(store) == {"Editor": 2}, "who is not named any more may no longer"
+    plugin.delete(id_, state)
+    plugin.delete(id_, state)  # twice is fine
+    assert store.grafana_objects(WORKSPACE_ID, "folders") == []
+    assert plugin.read(id_, state)[0] == ""
+
+
+def test_rights_changed_by_hand_are_drift(plugin: Plugin, folder: Values, store: Store) -> None:
+    provider = GrafanaFolderProvider()
+    id_, state = plugin.create(provider, folder)
+    kept = store.grafana_object(WORKSPACE_ID, "folder-permissions", "gpus")
+    assert kept is not None
+    opened = replace(kept, body={"items": [{"role": "Viewer", "permission": 4}]})
+    store.put_grafana_object(opened, actor="somebody")
+    _, found = plugin.read(id_, state)
+    assert plugin.diff(provider, id_, found, folder).changes == SOME
+    plugin.update(provider, id_, found, folder)
+    assert _rights(store) == {"Viewer": 1, "Editor": 2}
+
+
+def test_a_dashboard_moves_into_another_folder(plugin: Plugin, folder: Values, store: Store) -> None:
+    plugin.create(GrafanaFolderProvider(), folder)
+    definition = json.dumps({"title": "GPU memory", "panels": []})
+    dashboard = {"endpoint": folder["endpoint"], "uid": "memory", "definition": definition}
+    provider = GrafanaDashboardProvider()
+    id_, state = plugin.create(provider, {**dashboard, "folder": ""})
+    inside = {**dashboard, "folder": "gpus"}
+    assert plugin.diff(provider, id_, state, inside).changes == SOME
+    plugin.update(provider, id_, state, inside)
+    (kept,) = store.grafana_objects(WORKSPACE_ID, "dashboards")
+    assert kept.body["meta"]["folderUid"] == "gpus"
+
+
+PUBLISHED: dict[str, Any] = {"uid": "Theirs", "title": "Theirs", "id": None, "panels": [{"type": "text"}]}
+
+
+def test_a_published_dashboard_lives_from_creation_to_deletion(
+    workspace: str, store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In this process: what is published is not fetched by tests."""
+    grant(store)
+    monkeypatch.setattr(published, "dashboard", lambda url, sha256: PUBLISHED)
+    provider = PublishedDashboardProvider()
+    inputs = {"endpoint": workspace, "url": "https://x/d.json", "sha256": "0" * 64, "folder": ""}
+    made = provider.create(inputs)
+    state = {**inputs, **(made.outs or {})}
+    assert made.id == "Theirs"
+    assert not provider.diff("Theirs", state, inputs).changes
+    assert provider.diff("Theirs", state, {**inputs, "sha256": "1" * 64}).changes
+    (kept,) = store.grafana_objects(WORKSPACE_ID, "dashboards")
+    kept.body["dashboard"]["panels"] = []
+    store.put_grafana_object(kept, actor="somebody")
+    found = provider.read("Theirs", state)
+    assert provider.diff("Theirs", found.outs or {}, inputs).changes, "a change by hand is drift"
+    provider.delete("Theirs", state)
+    assert store.grafana_objects(WORKSPACE_ID, "dashboards") == []
+    assert provider.read("Theirs", state).id == ""
