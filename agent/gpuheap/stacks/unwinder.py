@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from .dwarf import Malformed
+from .dwarf import MISREAD
 from .elf_image import X86_64
 from .epilogues import CODE_BYTES, left
 from .expressions import NotKnown, evaluate
@@ -127,7 +127,7 @@ class _Walk:
             reason = stop.reason
             if reason in (Ended.UNMAPPED, Ended.NO_CODE) and len(self._addresses) > 1:
                 self._addresses.pop()  # a number that leads to no code is no frame
-        except Malformed:
+        except MISREAD:
             reason = Ended.MALFORMED
         except Exhausted:
             reason = Ended.TOO_COSTLY

@@ -141,7 +141,7 @@ def test_any_stack_has_an_answer() -> None:
     """Words that lead into code, to the stack, and nowhere."""
     memory_map = MemoryMap(os.getpid())
     code = [region for region in memory_map.regions if region.executable]
-    for seed in range(150):
+    for seed in range(ROUNDS // 2):
         chance = random.Random(seed)
         base = 0x7FFF_0000_0000
 
