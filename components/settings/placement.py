@@ -18,21 +18,21 @@ TAINT: Final = re.compile(
 
 
 def _taint(value: str) -> str:
-    if not TAINT.match(value):
+    if not TAINT.fullmatch(value):
         raise refuse("this is no taint that keeps pods away")
     return value
 
 
 def _namespaces(values: list[str]) -> list[str]:
     for value in values:
-        if not re.match(NAMESPACE_NAME, value):
+        if not re.fullmatch(NAMESPACE_NAME, value):
             raise refuse("this is no name of a namespace", given=value)
     return values
 
 
 def _paths(values: list[str]) -> list[str]:
     for value in values:
-        if not PATH.match(value):
+        if not PATH.fullmatch(value):
             raise refuse("this is no path of a pod spec", given=value)
     return values
 

@@ -25,7 +25,7 @@ def _range(value: str) -> str:
 
 def _resources(value: dict[str, int]) -> dict[str, int]:
     for name, count in value.items():
-        if not RESOURCE.match(name):
+        if not RESOURCE.fullmatch(name):
             raise refuse("this is no name of a GPU resource", given=name)
         if not 0 <= count <= 100_000:
             raise refuse("this is no number of GPUs", given=f"{name}: {count}")

@@ -5,9 +5,11 @@ from typing import Any
 
 import pytest
 
+from components.config_problems import ConfigError
 from tests.components.conftest import EXISTING, run_program
 from tests.components.recorder import Recording
 
+OWNER = {"group": "ray.io", "version": "v1", "resource": "rayclusters", "kind": "RayCluster"}
 POLICIES = ("nvidia", "amd", "general")
 
 
@@ -78,3 +80,22 @@ def test_a_pools_taint_is_the_one_that_pods_must_tolerate(dev: Recording) -> Non
     (taint,) = dev["gpu-pool-gpu"].inputs["nodeTaints"]
     rules = dev["placement-nvidia"].inputs["spec"]["validations"]
     assert all(taint in rule["message"] for rule in rules)
+
+
+@pytest.mark.parametrize(
+    ("keys", "path"),
+    [
+        ({"exemptNamespaces": ["kube-system\n"]}, "exemptNamespaces"),
+        ({"exemptNamespaces": ["Platform"]}, "exemptNamespaces"),
+        ({"action": "Refuse"}, "action"),
+        ({"taints": {"amd": "amd.com/gpu=present:PreferNoSchedule"}}, "taints.amd"),
+        ({"taints": {"nvidia": "a' || 'b=c:NoSchedule"}}, "taints.nvidia"),
+        ({"customOwners": [OWNER | {"podSpecs": ["spec.a[].b[].c"]}]}, "customOwners[0].podSpecs"),
+        ({"customOwners": [OWNER | {"podSpecs": ["spec' == '"]}]}, "customOwners[0].podSpecs"),
+        ({"customOwners": [OWNER | {"kind": "It's", "podSpecs": ["spec"]}]}, "customOwners[0].kind"),
+    ],
+)
+def test_what_cannot_be_a_rule_is_refused(keys: dict[str, Any], path: str) -> None:
+    with pytest.raises(ConfigError) as refusal:
+        run_program(EXISTING | {"gpuheap:placement": keys})
+    assert [problem.path for problem in refusal.value.problems] == [f"gpuheap:placement.{path}"]
