@@ -27,8 +27,16 @@ def uid(pod: Pod) -> str:
     return pod.metadata.uid
 
 
-def command_lines(processes: list[int]) -> list[str]:
-    return [Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip() for pid in processes]
+def running(node_cluster: NodeCluster, pod: Pod, command_line: str) -> int | None:
+    """The process of a pod that runs that; a container counts as Running just before its command does."""
+    for pid in node_cluster.node.processes(uid(pod)):
+        try:
+            found = Path(f"/proc/{pid}/cmdline").read_text().replace("\0", " ").strip()
+        except (FileNotFoundError, ProcessLookupError):  # a probe's, which has ended
+            continue
+        if found == command_line:
+            return pid
+    return None
 
 
 def test_the_node_is_of_the_control_planes_version_and_runs_containerd(node_cluster: NodeCluster) -> None:
@@ -52,7 +60,7 @@ def test_what_a_pod_prints_is_its_log(node_cluster: NodeCluster) -> None:
 def test_a_running_pod_is_a_process_of_this_machine_until_it_is_deleted(node_cluster: NodeCluster) -> None:
     pod = node_cluster.pod(node_cluster.namespace(), "sleeps", "sleep", "4242")
     node_cluster.wait_for_phase(pod, "Running")
-    wait_for("process", lambda: "sleep 4242" in command_lines(node_cluster.node.processes(uid(pod))))
+    wait_for("process", lambda: running(node_cluster, pod, "sleep 4242"))
     assert pod.metadata
     assert pod.metadata.name
     node_cluster.kubernetes.delete(Pod, pod.metadata.name, namespace=pod.metadata.namespace)
@@ -117,7 +125,7 @@ def test_a_daemon_set_lands_on_it_and_on_simulated_nodes_and_runs_on_it_alone(
         pod.spec.nodeName: pod for pod in node_cluster.kubernetes.list(Pod, namespace=namespace) if pod.spec
     }
     assert set(by_node) == {NAME, "simulated"}
-    assert "sleep 777" in command_lines(node_cluster.node.processes(uid(by_node[NAME])))
+    wait_for("process", lambda: running(node_cluster, by_node[NAME], "sleep 777"))
     assert node_cluster.node.processes(uid(by_node["simulated"])) == []
     node_cluster.kubernetes.delete(Node, "simulated")
 
@@ -129,9 +137,7 @@ def test_a_pod_is_not_ready_before_its_probe_says_so(node_cluster: NodeCluster) 
     )
     node_cluster.wait_for_phase(pod, "Running")
     assert not is_ready(node_cluster, pod)
-    main = next(
-        pid for pid in node_cluster.node.processes(uid(pod)) if command_lines([pid]) == ["sleep 1000"]
-    )
+    main = wait_for("process", lambda: running(node_cluster, pod, "sleep 1000"))
     (Path("/proc") / str(main) / "root" / "tmp" / "ready").touch()
     wait_for("Ready", lambda: is_ready(node_cluster, pod))
 

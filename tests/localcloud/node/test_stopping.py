@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from localcloud.node import cgroups
-from tests.localcloud.node.conftest import traces
+from tests.localcloud.node.conftest import traces, wait_for
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PROGRAM = """
@@ -101,7 +101,7 @@ def test_what_a_killed_program_leaves_of_its_node_is_ended_by_the_next_one(
 ) -> None:
     before = settings()
     killed = start("30001")
-    assert len(sleepers("30001")) == 1
+    wait_for("the pod's process", lambda: len(sleepers("30001")) == 1)
     assert (traces(tmp_path), settings()) == ([], before), "not even while it runs"
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
