@@ -1,0 +1,188 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The lives of the example stacks `staging` and `prod`, one after the other on one local cloud, with the real engine.
+
+The tests run in the order in which they stand, first all of one stack, then all of the other.
+"""
+
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from lightkube import Client
+from lightkube.models.core_v1 import Container, PodSpec, ResourceRequirements, Toleration
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.apps_v1 import DaemonSet
+from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.storage_v1 import StorageClass
+
+from localcloud.azure.store import Store
+from localcloud.cloud import LocalCloud
+from localcloud.engine import CHECKOUT, Engine
+from localcloud.kube.watching import client
+
+pytestmark = [pytest.mark.engine, pytest.mark.cluster]
+
+AGENT_POOL = "azure-native:containerservice:AgentPool"
+
+
+@pytest.fixture(scope="module")
+def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The configuration of the stack that the test names, with a cluster that may be destroyed."""
+    name = f"Pulumi.{request.param}.yaml"
+    text = (CHECKOUT / name).read_text()
+    file = tmp_path_factory.mktemp("config") / name
+    file.write_text(text.replace("protect: true", "protect: false"))
+    return file
+
+
+@pytest.fixture(scope="module")
+def engine(local_cloud: LocalCloud, config: Path) -> Iterator[Engine]:
+    engine = Engine(cloud=local_cloud, stack=config.name.split(".")[1], config_file=config)
+    engine.create()
+    engine.up()
+    yield engine
+    if Store(local_cloud.state / "store.db").resources():  # a test failed before the last one
+        engine.destroy()
+
+
+@pytest.fixture
+def store(local_cloud: LocalCloud) -> Store:
+    return Store(local_cloud.state / "store.db")
+
+
+@pytest.fixture
+def kubernetes(local_cloud: LocalCloud) -> Client:
+    return client(local_cloud.endpoints.kubeconfig)
+
+
+staging = pytest.mark.parametrize("config", ["staging"], indirect=True, scope="module")
+prod = pytest.mark.parametrize("config", ["prod"], indirect=True, scope="module")
+
+
+def changed(config: Path, engine: Engine, change: Callable[[Any], None]) -> dict[str, dict[str, Any]]:
+    """What the preview of a changed configuration wants to do: every step but `same`, by kind and operation."""
+    unchanged = config.read_text()
+    values = yaml.safe_load(unchanged)
+    change(values["config"])
+    config.write_text(yaml.safe_dump(values))
+    try:
+        steps = engine.preview()["steps"]
+    finally:
+        config.write_text(unchanged)
+    return {
+        f"{step['op']} {step['urn'].rpartition('::')[2]}": step.get("detailedDiff") or {}
+        for step in steps
+        if step["op"] != "same"
+    }
+
+
+def until(what: str, look: Callable[[], bool], seconds: float = 120) -> None:
+    deadline = time.monotonic() + seconds
+    while not look():
+        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
+        time.sleep(0.2)
+
+
+@staging
+def test_two_kinds_of_pools_offer_what_they_say(engine: Engine, store: Store, kubernetes: Client) -> None:
+    pools = {pool.name: pool.outputs for pool in store.resources(token=AGENT_POOL)}
+    assert set(pools) == {"train", "share"}
+    assert (pools["train"]["minCount"], pools["train"]["maxCount"]) == (0, 2)
+    (node,) = kubernetes.list(Node, labels={"agentpool": "share"})
+    assert node.status and node.status.allocatable
+    assert node.status.allocatable["nvidia.com/gpu"] == "7", "one A100 cut into seven"
+    assert kubernetes.get(StorageClass, "local-nvme").provisioner == "localdisk.csi.acstor.io"
+    assert engine.outputs()["agentDaemonSet"]
+
+
+@staging
+def test_both_maintenance_windows_are_there(engine: Engine, store: Store) -> None:
+    windows = store.resources(token="azure-native:containerservice:MaintenanceConfiguration")
+    assert {window.name for window in windows} == {
+        "aksManagedAutoUpgradeSchedule",
+        "aksManagedNodeOSUpgradeSchedule",
+    }
+
+
+@staging
+def test_staging_does_not_drift(engine: Engine) -> None:
+    engine.refresh(expect_no_changes=True)
+
+
+@staging
+def test_a_property_that_a_pool_keeps_for_life_replaces_it_and_the_preview_says_so(
+    engine: Engine, config: Path
+) -> None:
+    def managed_disk(values: Any) -> None:
+        values["gpuheap:gpuPools"][0]["osDisk"] = "Managed"
+
+    steps = changed(config, engine, managed_disk)
+    assert list(steps) == ["replace gpu-pool-train"]
+    (diff,) = steps["replace gpu-pool-train"].items()
+    assert (diff[0], diff[1]["kind"]) == ("osDiskType", "add-replace")
+
+
+@staging
+def test_staging_leaves_nothing(engine: Engine, store: Store, kubernetes: Client) -> None:
+    engine.destroy()
+    assert store.resources() == []
+    assert not list(kubernetes.list(Node))
+
+
+@prod
+def test_a_waiting_pod_gets_a_node_of_its_pool_and_the_agent_follows(
+    engine: Engine, kubernetes: Client
+) -> None:
+    namespace, name = engine.outputs()["agentDaemonSet"].split("/")
+    assert not list(kubernetes.list(Node, labels={"karpenter.sh/nodepool": "batch"}))
+    limits: Any = {"nvidia.com/gpu": "1", "cpu": "1", "memory": "1Gi"}
+    tolerated = ("nvidia.com/gpu", "kubernetes.azure.com/scalesetpriority")
+    kubernetes.create(
+        Pod(
+            metadata=ObjectMeta(name="training", namespace="default"),
+            spec=PodSpec(
+                containers=[
+                    Container(name="train", image="train", resources=ResourceRequirements(limits=limits))
+                ],
+                nodeSelector={"workload": "batch"},
+                tolerations=[
+                    Toleration(key=key, operator="Exists", effect="NoSchedule") for key in tolerated
+                ],
+            ),
+        )
+    )
+
+    def followed() -> bool:
+        status = kubernetes.get(DaemonSet, name, namespace=namespace).status
+        return status is not None and status.numberReady == 1
+
+    until("an agent on the node that the pod brought", followed)
+    (node,) = kubernetes.list(Node, labels={"karpenter.sh/nodepool": "batch"})
+    assert node.metadata and node.metadata.labels
+    assert node.metadata.labels["node.kubernetes.io/instance-type"] == "Standard_NC24ads_A100_v4"
+    kubernetes.delete(Pod, "training", namespace="default")
+
+
+@prod
+def test_prod_does_not_drift(engine: Engine) -> None:
+    engine.refresh(expect_no_changes=True)
+
+
+@prod
+def test_a_higher_bound_changes_the_node_pool_in_place(engine: Engine, config: Path) -> None:
+    def more(values: Any) -> None:
+        values["gpuheap:gpuPools"][0]["autoscale"]["max"] = 6
+
+    steps = changed(config, engine, more)
+    assert list(steps) == ["update gpu-pool-train"]
+    assert list(steps["update gpu-pool-train"]) == ['spec.limits["nvidia.com/gpu"]']
+
+
+@prod
+def test_prod_leaves_nothing(engine: Engine, store: Store, kubernetes: Client) -> None:
+    engine.destroy()
+    assert store.resources() == []
+    assert not list(kubernetes.list(Node)), "the nodes that pods brought go with their pools"
