@@ -12,13 +12,12 @@ from typing import Any, Final
 import pulumi
 from pulumi_azure_native import containerservice
 
-from .settings.cluster import NewCluster
+from .settings.cluster import STANDARD_UPGRADE_CHANNEL, NewCluster
 from .settings.network import POD_RANGE, SERVICE_RANGE
 
 NODE_IMAGE_CHANNEL: Final = "NodeImage"
 """GPU drivers come with the image of a node: only whole images may change."""
 
-STANDARD_UPGRADE_CHANNEL: Final = "patch"
 AUTOMATIC_UPGRADE_CHANNEL: Final = "stable"
 
 

@@ -11,6 +11,8 @@ from .maintenance import Maintenance
 # https://learn.microsoft.com/azure/azure-resource-manager/management/resource-name-rules
 CLUSTER_NAME: Final = r"^[a-zA-Z0-9]([a-zA-Z0-9_-]{0,61}[a-zA-Z0-9])?$"
 
+STANDARD_UPGRADE_CHANNEL: Final = "patch"
+
 Mode = Literal["standard", "automatic"]
 """Standard: node pools, versions and access are the stack's to say. Automatic: AKS makes nodes as pods need them,
 upgrades by its stable channel, admits only Entra identities and checks workloads.

@@ -7,7 +7,7 @@ from typing import Final
 from pydantic_core import PydanticCustomError
 
 from .base import refuse
-from .cluster import ExistingCluster, NewCluster
+from .cluster import STANDARD_UPGRADE_CHANNEL, ExistingCluster, NewCluster
 from .gpu_sizes import SIZES, known
 from .network import GivenSubnets, Network
 from .pools import GpuPool
@@ -94,6 +94,7 @@ def _network(
 
 def _new_cluster(cluster: NewCluster) -> Iterator[PydanticCustomError]:
     if cluster.mode != "automatic":
+        yield from _version(cluster)
         return
     for key, given, reason in (
         ("kubernetesVersion", cluster.kubernetes_version, "AKS Automatic chooses the version"),
@@ -112,6 +113,29 @@ def _new_cluster(cluster: NewCluster) -> Iterator[PydanticCustomError]:
                 allowed=f"{key} with cluster.mode: standard",
                 remove=True,
             )
+
+
+def _version(cluster: NewCluster) -> Iterator[PydanticCustomError]:
+    """What AKS upgrades by itself must not be turned back by the next `pulumi up`."""
+    version, channel = cluster.kubernetes_version, cluster.upgrade_channel or STANDARD_UPGRADE_CHANNEL
+    if version is None:
+        return
+    if channel in ("stable", "rapid"):
+        yield refuse(
+            f"AKS chooses the version by the channel {channel}",
+            at=("cluster", "kubernetesVersion"),
+            given=version,
+            allowed="kubernetesVersion with upgradeChannel patch, node-image or none",
+            remove=True,
+        )
+    elif channel == "patch" and version.count(".") > 1:
+        yield refuse(
+            "AKS chooses the last part of the version by the channel patch",
+            at=("cluster", "kubernetesVersion"),
+            given=version,
+            allowed="two numbers, or three with upgradeChannel node-image or none",
+            examples=[version.rpartition(".")[0]],
+        )
 
 
 def _pool_names(pools: Sequence[GpuPool]) -> Iterator[PydanticCustomError]:

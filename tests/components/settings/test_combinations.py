@@ -122,3 +122,23 @@ def test_two_pools_of_one_name_are_refused(name: str) -> None:
 def test_pools_of_an_existing_automatic_cluster_are_karpenters_too() -> None:
     problem = only_problem(cluster={**EXISTING, "mode": "automatic"}, gpuPools=[{**SCALES, "driver": "None"}])
     assert problem.path == "gpuheap:gpuPools[0].driver"
+
+
+@pytest.mark.parametrize(
+    ("version", "channel", "fix"),
+    [
+        ("1.34", "stable", "pulumi config rm --path 'gpuheap:cluster.kubernetesVersion'"),
+        ("1.34.2", "patch", "pulumi config set --path 'gpuheap:cluster.kubernetesVersion' 1.34"),
+    ],
+)
+def test_a_version_that_aks_changes_by_itself_is_refused(version: str, channel: str, fix: str) -> None:
+    problem = only_problem(cluster={"kubernetesVersion": version, "upgradeChannel": channel})
+    assert problem.path == "gpuheap:cluster.kubernetesVersion"
+    assert problem.fix == fix
+
+
+@pytest.mark.parametrize(
+    ("version", "channel"), [("1.34", None), ("1.34.2", "node-image"), ("1.34.2", "none")]
+)
+def test_a_version_that_stays_is_accepted(version: str, channel: str | None) -> None:
+    assert accepted(cluster={"kubernetesVersion": version, "upgradeChannel": channel})
