@@ -27,6 +27,9 @@ from localcloud.kube.watching import WATCH_SECONDS, Follower
 POOL_LABEL: Final = "karpenter.sh/nodepool"
 CAPACITY_LABEL: Final = "karpenter.sh/capacity-type"
 SIZE_LABEL: Final = "node.kubernetes.io/instance-type"
+NOT_YET: Final = "node.kubernetes.io/"
+"""Taints of a node that is not ready yet, for one: it will be."""
+
 ZONE_LABEL: Final = "topology.kubernetes.io/zone"
 
 
@@ -93,16 +96,24 @@ class Karpenter:
         return True
 
     def _full(self, pod: Pod, node: Node) -> bool:
-        """Whether the pods on the node leave too little of what this one asks for."""
+        """Whether other pods on the node leave too little of what this one asks for. It may be there already: the
+        scheduler does not wait for what is looked up here.
+        """
         assert node.metadata
         assert node.status
         on_it = self._kubernetes.list(Pod, namespace="*", fields={"spec.nodeName": str(node.metadata.name)})
         used: dict[str, int] = {}
         for other in on_it:
+            if _uid(other) == _uid(pod):
+                continue
             for name, count in _asked(other).items():
                 used[name] = used.get(name, 0) + count
         has = node.status.allocatable or {}
         return any(used.get(name, 0) + count > int(has.get(name, "0")) for name, count in _asked(pod).items())
+
+
+def _uid(pod: Pod) -> str:
+    return str(pod.metadata and pod.metadata.uid)
 
 
 def _waits(pod: Pod) -> bool:
@@ -170,7 +181,7 @@ def _fits(pod: Pod, node: Node) -> bool:
 
 
 def _tolerated(taint: Taint, tolerations: list[Toleration]) -> bool:
-    if taint.effect == "PreferNoSchedule":
+    if taint.effect == "PreferNoSchedule" or taint.key.startswith(NOT_YET):
         return True
     return any(
         each.effect in (None, taint.effect)
