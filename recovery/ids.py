@@ -15,6 +15,8 @@ _GROUP: Final = "/subscriptions/{subscription}/resourceGroups/{resourceGroupName
 _AKS: Final = f"{_GROUP}/providers/Microsoft.ContainerService/managedClusters/{{resourceName}}"
 _NETWORK: Final = f"{_GROUP}/providers/Microsoft.Network/virtualNetworks/{{virtualNetworkName}}"
 _GRAFANA: Final = f"{_GROUP}/providers/Microsoft.Dashboard/grafana/{{workspaceName}}"
+_IDENTITY: Final = f"{_GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{{resourceName}}"
+_STORAGE: Final = f"{_GROUP}/providers/Microsoft.Storage/storageAccounts/{{accountName}}"
 _INSIGHTS: Final = "providers/Microsoft.Insights"
 _EXTENSIONS: Final = "providers/Microsoft.KubernetesConfiguration/extensions/{extensionName}"
 
@@ -22,15 +24,21 @@ AZURE: Final[Mapping[str, str]] = {
     "resources:ResourceGroup": _GROUP,
     "network:VirtualNetwork": _NETWORK,
     "network:Subnet": f"{_NETWORK}/subnets/{{subnetName}}",
-    "managedidentity:UserAssignedIdentity": (
-        f"{_GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{{resourceName}}"
+    "managedidentity:UserAssignedIdentity": _IDENTITY,
+    "managedidentity:FederatedIdentityCredential": (
+        f"{_IDENTITY}/federatedIdentityCredentials/{{federatedIdentityCredentialResourceName}}"
     ),
+    "storage:StorageAccount": _STORAGE,
+    "storage:BlobContainer": f"{_STORAGE}/blobServices/default/containers/{{containerName}}",
     "authorization:RoleAssignment": (
         "/{scope}/providers/Microsoft.Authorization/roleAssignments/{roleAssignmentName}"
     ),
     "containerservice:ManagedCluster": _AKS,
     "containerservice:AgentPool": f"{_AKS}/agentPools/{{agentPoolName}}",
     "containerservice:MaintenanceConfiguration": f"{_AKS}/maintenanceConfigurations/{{configName}}",
+    "containerservice:DeploymentSafeguard": (
+        "/{resourceUri}/providers/Microsoft.ContainerService/deploymentSafeguards/default"
+    ),
     "kubernetesconfiguration:Extension": (
         f"{_GROUP}/providers/{{clusterRp}}/{{clusterResourceName}}/{{clusterName}}/{_EXTENSIONS}"
     ),

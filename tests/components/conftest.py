@@ -24,7 +24,10 @@ EXISTING: dict[str, Any] = {
 
 
 def run_program(config: Mapping[str, Any]) -> Recording:
-    texts = {key: value if isinstance(value, str) else json.dumps(value) for key, value in config.items()}
+    texts = {
+        key: value if isinstance(value, str) else json.dumps(value, default=str)
+        for key, value in config.items()
+    }
     return record(lambda: runpy.run_path(str(CHECKOUT / "__main__.py")), config=texts)
 
 
