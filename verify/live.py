@@ -22,6 +22,8 @@ from components.azure.credentials import GRAFANA_SCOPE, arm_endpoint, arm_scope,
 from .model import CheckFailed, Live, NothingToCheck
 
 TIMEOUT_SECONDS: Final = 30
+NO_WAY: Final = ("(Forbidden)", "no preferred addresses found")
+"""What kubectl prints when the right `pods/exec` is missing, and when a node is an API object alone."""
 
 
 class OutputsUnavailable(Exception):
@@ -144,5 +146,7 @@ class _Kubectl:
             raise CheckFailed(f"{command[0]} in pod {pod} did not end within {TIMEOUT_SECONDS} s") from None
         if done.returncode:
             told = (done.stderr or done.stdout).strip()
+            if any(reason in told for reason in NO_WAY):
+                raise NothingToCheck(f"no command can be run in pods from here: {told[:200]}")
             raise CheckFailed(f"{command[0]} in pod {pod} ended with {done.returncode}: {told[:300]}")
         return done.stdout

@@ -46,6 +46,15 @@ def test_a_command_that_fails_says_what_it_printed(kubectl: Path, tmp_path: Path
         _Kubectl(KUBECONFIG, tmp_path).run("kube-system", "broken", "main", ["nvidia-smi"])
 
 
+@pytest.mark.parametrize(
+    "told", ["Error from server (Forbidden): pods is forbidden", "no preferred addresses found"]
+)
+def test_where_no_command_may_be_run_nothing_is_checked(kubectl: Path, tmp_path: Path, told: str) -> None:
+    kubectl.write_text(f"#!/bin/sh\necho '{told}' >&2\nexit 1\n")
+    with pytest.raises(NothingToCheck, match="no command can be run in pods from here"):
+        _Kubectl(KUBECONFIG, tmp_path).run("kube-system", "plugin", "main", ["nvidia-smi"])
+
+
 def test_without_kubectl_there_is_nothing_to_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PATH", str(tmp_path))
     with pytest.raises(NothingToCheck, match="kubectl is not on PATH"):
