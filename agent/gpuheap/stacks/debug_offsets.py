@@ -137,8 +137,8 @@ def described(runtime: bytes, version: tuple[int, int]) -> Layout:
         type_flags=table["type"]["tp_flags"],
         string_length=string["length"],
         string_state=string["state"],
-        # Free-threaded builds keep `interned` in a byte of its own before `kind`, others in two bits.
-        string_kind=8 if free_threaded else 2,
+        # From 3.14 on, free-threaded builds keep `interned` in a byte of its own before `kind`; others in two bits.
+        string_kind=8 if free_threaded and version >= (3, 14) else 2,
         string_ascii=string["asciiobject_size"],
         string_compact=string["asciiobject_size"] + 16,
         bytes_size=table["bytes"]["ob_size"],

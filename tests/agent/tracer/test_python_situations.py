@@ -95,7 +95,7 @@ def test_a_program_that_embeds_python_has_its_stacks_whatever_its_name(
     if linked == "static":
         archive = next((home / "lib" / "python3.12").glob("config-*/libpython3.12.a"))
         flags = ["-Wl,-export-dynamic", str(archive), "-ldl", "-lm", "-lutil", "-lpthread"]
-    build = ["gcc", "-o", program, source, f"-I{home}/include/python3.12", *flags]
+    build = ["gcc", "-o", str(program), str(source), f"-I{home}/include/python3.12", *flags]
     subprocess.run(build, check=True, capture_output=True)
     if linked == "static":
         subprocess.run(["strip", program], check=True)
