@@ -26,7 +26,8 @@
 #define PAGE_WORDS (GPUHEAP_PAGE / 8)
 #define PLACE_FACTOR 0xc2b2ae3d27d4eb4fULL /* any odd number with many bits */
 #define USER_END (1ULL << 47)
-#define TEXT_MASK (GPUHEAP_TEXT_WINDOWS * GPUHEAP_TEXT_WORDS - 1)
+_Static_assert(GPUHEAP_TEXT_WINDOWS *GPUHEAP_TEXT_WORDS == 8192,
+	       "hash_text_page() keeps its index below");
 #define PIECES ((1U << (GPUHEAP_TEXT_WINDOW_BITS - GPUHEAP_TEXT_PIECE_BITS)) - 1)
 #define UNWIND_STEP 16
 #define UNWIND_TURNS 16
@@ -173,7 +174,7 @@ static __always_inline int read_page(struct native *native, __u64 *first, __u64 
  */
 __noinline int hash_text_page(void)
 {
-	__u64 id = bpf_get_current_pid_tgid(), first, end, hash, word, number, place, set;
+	__u64 id = bpf_get_current_pid_tgid(), first, end, hash, word, number, place, set, index;
 	struct native *native = bpf_map_lookup_elem(&natives, &id);
 	struct text *text;
 	__u32 window, piece;
@@ -192,8 +193,11 @@ __noinline int hash_text_page(void)
 		if (window >> 8 != number)
 			continue;
 		piece = (word >> GPUHEAP_TEXT_PIECE_BITS) & PIECES;
-		set = text->bits[((window & 255) * GPUHEAP_TEXT_WORDS + piece / 64) & TEXT_MASK] >>
-		      (piece & 63);
+		index = (__u64)(window & (GPUHEAP_TEXT_WINDOWS - 1)) * GPUHEAP_TEXT_WORDS +
+			piece / 64;
+		/* For the verifier: 6.1 loses the bounds of the sum, as clang 14 makes it. */
+		asm volatile("%0 &= 8191" : "+r"(index));
+		set = text->bits[index] >> (piece & 63);
 		hash += mix((place + i * 8) * PLACE_FACTOR, word) & -(set & 1) &
 			of_stack(i, first, end);
 	}
@@ -353,7 +357,7 @@ __noinline int unwind_frames(void)
  * Of a stack whose hash is new: its name by its return addresses alone, when all of its frames are simple and were seen
  * before. That does not depend on what earlier calls have left behind. 0: it has none.
  */
-static __noinline __u64 unwound_name(struct native *native, struct text *text)
+static __always_inline __u64 unwound_name(struct native *native, struct text *text)
 {
 	int way = WAY_ON;
 
@@ -389,7 +393,7 @@ static __always_inline struct native *native_of(__u64 id)
 }
 
 /* Whether the process has had as many as it can have for now. */
-static __noinline int too_many(__u64 image)
+static __always_inline int too_many(__u64 image)
 {
 	struct rate *rate = bpf_map_lookup_elem(&rates, &image);
 	struct rate made = { .window = bpf_ktime_get_ns() >> RATE_BITS, .count = 1 };
@@ -479,7 +483,7 @@ static __always_inline int tell_same(__u64 image, __u64 native, __u64 known)
 }
 
 /* `key` is new. What it is called from now on; itself, when nothing more is known of the stack. */
-static __noinline __u64 name_of_new(struct native *native, struct text *text, __u64 key)
+static __always_inline __u64 name_of_new(struct native *native, struct text *text, __u64 key)
 {
 	__u64 path = unwound_name(native, text), name = path ? path : key;
 	__u64 *known;
