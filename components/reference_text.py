@@ -35,9 +35,10 @@ must be on the path, and `AAD_LOGIN_METHOD` says how it signs in (`azurecli` aft
 ## AKS Automatic
 
 Its deployment safeguards refuse pods that see the host, as profilers must. On a new cluster the stack
-excludes the namespaces `gadget` and `gpuheap`; on one that is there the owner does, since a cluster has one such list. The group of its nodes is locked, so the Private
-Link Service is in the stack's own resource group, on Standard, too. Pools are Karpenter's: a node comes
-when a pod waits for one, and goes when it has been empty for five minutes.
+excludes the namespaces `gadget` and `gpuheap`; on one that is there the owner does, since a cluster has
+one such list. The group of its nodes is locked, so the Private Link Service is in the stack's own resource
+group, on Standard, too. Pools are Karpenter's: a node comes when a pod waits for one, and goes when it has
+been empty for five minutes.
 
 ## What is replaced
 

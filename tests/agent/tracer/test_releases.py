@@ -11,7 +11,7 @@ NONE_ENDED: set[int] = set()
 
 
 def site(image: int = 1, stack: int = 100) -> SiteKey:
-    return SiteKey(stack=stack, image=image, tid=5, device=0, kind=0, call=2)
+    return SiteKey(stack=stack, native=0, image=image, tid=5, device=0, kind=0, call=2)
 
 
 def event(

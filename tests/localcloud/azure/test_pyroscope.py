@@ -142,6 +142,7 @@ def test_what_is_no_push_request_is_refused(servers: Servers, content: bytes) ->
         (_profile()[:-12], "copy to buffer: unexpected EOF"),
         (b"not pprof at all", "proto: "),
     ],
+    ids=["empty", "cut", "something else"],
 )
 def test_a_broken_profile_is_answered_with_500(servers: Servers, pprof: bytes, message: str) -> None:
     """Pyroscope's own way: a client that repeats every 500 would never end."""
