@@ -31,6 +31,11 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=reason))
 
 
+def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
+    """Bytes may differ from lane to lane, as those of gzip hold the time; the names of tests must not."""
+    return f"{argname} of {len(val)} bytes" if isinstance(val, bytes) and len(val) > 8 else None
+
+
 def _lane(item: pytest.Item) -> str:
     """What runs one after the other when tests run side by side (`make test`).
 
