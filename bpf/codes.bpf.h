@@ -126,7 +126,7 @@ static __noinline int read_string(const struct interpreter *at, __u64 string, __
  */
 __noinline __u64 digest(__u64 address, __u64 bytes)
 {
-	__u64 hash = bytes, words[16];
+	__u64 hash = bytes, words[8]; /* not more: all that call one another share 512 bytes */
 
 	for (__u32 chunk = 0; chunk < GPUHEAP_LINES_BYTES / sizeof(words); chunk++) {
 		__u64 rest = bytes - chunk * sizeof(words);
@@ -143,7 +143,7 @@ __noinline __u64 digest(__u64 address, __u64 bytes)
 		if (bpf_probe_read_user(words, rest,
 					(const void *)(address + chunk * sizeof(words))))
 			break;
-		for (int i = 0; i < 16; i++)
+		for (int i = 0; i < 8; i++)
 			hash = mix(hash, words[i]);
 	}
 	return hash;
