@@ -47,7 +47,10 @@ def test_the_extension_comes_after_the_metrics_that_it_needs(dev: Recording) -> 
 
 def test_a_setting_that_is_said_no_longer_is_told_its_default() -> None:
     # The service merges: only what is told again is set back.
-    said, unsaid = Settings(logLevel="debug", experimental=True).told(), Settings().told()
+    said, unsaid = (
+        Settings.model_validate({"logLevel": "debug", "experimental": True}).told(),
+        Settings().told(),
+    )
     assert said.keys() == unsaid.keys()
     assert said["inspektor-gadget.config.daemonLogLevel"] == "debug"
     assert unsaid["inspektor-gadget.config.daemonLogLevel"] == "info"
@@ -64,7 +67,9 @@ def test_changed_settings_replace_the_pods_that_have_read_the_old_ones(dev: Reco
     assert restart.inputs["metadata"] == {"name": "gadget", "namespace": "gadget"}
     annotations = restart.inputs["spec"]["template"]["metadata"]["annotations"]
     assert annotations == {"gpuheap/settings": fingerprint(Settings().told())}
-    assert fingerprint(Settings().told()) != fingerprint(Settings(logLevel="debug").told())
+    assert fingerprint(Settings().told()) != fingerprint(
+        Settings.model_validate({"logLevel": "debug"}).told()
+    )
     assert "inspektor-gadget" in restart.needs
 
 

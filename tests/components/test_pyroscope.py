@@ -29,7 +29,7 @@ def test_a_chart_from_a_registry_is_asked_for_by_version(existing: Recording) ->
 
 
 def test_values_are_those_of_the_published_procedure() -> None:
-    chart = single(Settings(diskGib=0))
+    chart = single(Settings.model_validate({"diskGib": 0}))
     assert chart["pyroscope"]["replicaCount"] == 1
     assert chart["pyroscope"]["disableSelfProfile"] is True
     assert chart["pyroscope"]["structuredConfig"]["storage"]["backend"] == "filesystem"
@@ -39,8 +39,11 @@ def test_values_are_those_of_the_published_procedure() -> None:
 
 
 def test_a_disk_is_asked_for_in_the_size_of_the_configuration() -> None:
-    assert single(Settings(diskGib=64))["pyroscope"]["persistence"] == {"enabled": True, "size": "64Gi"}
-    assert single(Settings(diskGib=0))["pyroscope"]["persistence"] == {"enabled": False}
+    assert single(Settings.model_validate({"diskGib": 64}))["pyroscope"]["persistence"] == {
+        "enabled": True,
+        "size": "64Gi",
+    }
+    assert single(Settings.model_validate({"diskGib": 0}))["pyroscope"]["persistence"] == {"enabled": False}
 
 
 def test_the_service_asks_for_an_internal_load_balancer_with_a_private_link_service(dev: Recording) -> None:
@@ -96,7 +99,9 @@ def large() -> Recording:
 
 
 def test_what_is_pushed_and_kept_is_limited_by_the_configuration() -> None:
-    settings = Settings(retentionDays=7, load={"nodes": 10, "processesPerNode": 8, "stacksPerProcess": 1000})
+    settings = Settings.model_validate(
+        {"retentionDays": 7, "load": {"nodes": 10, "processesPerNode": 8, "stacksPerProcess": 1000}}
+    )
     limits = single(settings)["pyroscope"]["structuredConfig"]["limits"]
     # by hand: 10 x 8 x 1000 x 260 bytes are 19.8 MiB, half as much again 29.8; 1.3 MiB/s are less than the default
     assert limits["ingestion_burst_size_mb"] == 30
@@ -105,7 +110,7 @@ def test_what_is_pushed_and_kept_is_limited_by_the_configuration() -> None:
 
 
 def test_components_get_what_follows_from_the_load_and_what_is_said() -> None:
-    components = microservices(Settings(**MICROSERVICES), "client")["pyroscope"]["components"]
+    components = microservices(Settings.model_validate(MICROSERVICES), "client")["pyroscope"]["components"]
     # by hand: 13.2 MiB/s, three times over, at 4 MiB/s an ingester
     assert components["ingester"]["replicaCount"] == 10
     assert components["ingester"]["resources"]["limits"]["memory"] == "12Gi"

@@ -37,8 +37,10 @@ def installed(local_cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory)
     folder = tmp_path_factory.mktemp("program")
     (folder / "Pulumi.yaml").write_text(PROJECT)
     (folder / "__main__.py").write_text(PROGRAM.format(name=RELEASE_NAME))
-    (folder / "values.json").write_text(json.dumps(single(Settings(diskGib=0))))
-    large = Settings(size="microservices", diskGib=0, storage={"accountName": "profiles"})
+    (folder / "values.json").write_text(json.dumps(single(Settings.model_validate({"diskGib": 0}))))
+    large = Settings.model_validate(
+        {"size": "microservices", "diskGib": 0, "storage": {"accountName": "profiles"}}
+    )
     (folder / "large.json").write_text(json.dumps(microservices(large, "client")))
     shutil.copytree(CHECKOUT / "localcloud" / "charts" / "pyroscope", folder / "chart")
     kubernetes = client(local_cloud.endpoints.kubeconfig)
@@ -86,7 +88,8 @@ def test_microservices_are_separate_workloads_with_the_identity(installed: Clien
         "pyroscope-query-frontend",
         "pyroscope-query-scheduler",
     }
-    for workload in [*stateful.values(), *deployed.values()]:
+    workloads: list[StatefulSet | Deployment] = [*stateful.values(), *deployed.values()]
+    for workload in workloads:
         assert workload.spec
         template = workload.spec.template
         assert template.metadata
