@@ -47,6 +47,7 @@ struct spill_event *spill_event_type __attribute__((unused));
 struct snapshot_event *snapshot_event_type __attribute__((unused));
 struct same_stack_event *same_stack_event_type __attribute__((unused));
 struct text_event *text_event_type __attribute__((unused));
+struct text *text_type __attribute__((unused));
 
 static __always_inline int call_begins(struct pt_regs *ctx, __u32 call)
 {

@@ -73,13 +73,13 @@ struct {
 	__type(value, struct native);
 } new_native SEC(".maps");
 
-/* What `texts` holds one of for each process; itself it is not used: without it the compiler leaves the type out. */
+/* Sizes and no types: the agent makes these without types, and kernels before 6.2 take no others then. */
 struct one_text {
 	__uint(type, BPF_MAP_TYPE_ARRAY);
 	__uint(max_entries, 1);
-	__type(key, __u32);
-	__type(value, struct text);
-} no_text SEC(".maps");
+	__uint(key_size, sizeof(__u32));
+	__uint(value_size, sizeof(struct text));
+};
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH_OF_MAPS);

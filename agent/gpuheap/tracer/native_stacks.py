@@ -6,7 +6,7 @@ copies can be of one stack: the kernel side is told the name that the first one 
 """
 
 import ctypes
-from collections.abc import Set
+from collections.abc import Callable, Set
 from dataclasses import dataclass
 from typing import Final
 
@@ -65,6 +65,7 @@ class _Image:
         self.text = 0  # its number in the kernel side; 0: it has none
         self.told: set[int] = set()
         self.repeated = 0
+        self.ended = False
 
     def code(self) -> set[tuple[int, int, str]]:
         return {
@@ -75,7 +76,9 @@ class _Image:
 class NativeStacks:
     """Reads the ring of snapshots. `images` are ids of process images."""
 
-    def __init__(self, bpf: libbpf.BpfObject) -> None:
+    def __init__(self, bpf: libbpf.BpfObject, announce: Callable[[], None]) -> None:
+        """`announce` has `begin` called for the processes of which the kernel side has told meanwhile."""
+        self._announce = announce
         self._texts = bpf.map_fd("texts")
         self._known = bpf.map_fd("known_natives")
         self._rules = bpf.map_fd("unwind_rules")
@@ -85,6 +88,7 @@ class NativeStacks:
         self._symbols = Symbols()
         self._images: dict[int, _Image] = {}
         self._expected: dict[int, MemoryMap] = {}
+        self._memory_by_pid: dict[int, MemoryMap] = {}
         self._unnamed: list[tuple[_Image, NativeStack]] = []
         self._last_text = 0
         self.cut = 0
@@ -110,9 +114,9 @@ class NativeStacks:
         if len(self._expected) > KEPT_EXPECTED:
             del self._expected[next(iter(self._expected))]
 
-    def begin(self, image: int, pid: int) -> None:
-        """A process has called a driver for the first time."""
-        self._image(image, pid)
+    def begin(self, image: int, pid: int, parent: int) -> None:
+        """A process has called a driver for the first time. `parent`: the pid of its parent then."""
+        self._image(image, pid, parent)
 
     def stack(self, image: int, native: int) -> NativeStack | None:
         """None when its copy has not come."""
@@ -132,18 +136,28 @@ class NativeStacks:
 
     def forget(self, images: set[int]) -> None:
         for image in images:
-            self._images.pop(image, None)
+            gone = self._images.pop(image, None)
+            for pid, memory in list(self._memory_by_pid.items()):
+                if gone is not None and memory is gone.memory:
+                    del self._memory_by_pid[pid]
 
     def ended(self, image: int) -> None:
         """Its memory is no longer asked for by the kernel side."""
+        known = self._images.get(image)
+        if known is not None:
+            known.ended = True
         libbpf.delete(self._texts, ctypes.c_uint64(image))
 
-    def _image(self, image: int, pid: int) -> _Image:
+    def _image(self, image: int, pid: int, parent: int = 0) -> _Image:
+        if image not in self._images and not parent:
+            self._announce()
         known = self._images.get(image)
         if known is None:
             memory, before = MemoryMap(pid, self._files), self._expected.pop(pid, None)
-            # One that is gone has no mappings any more.
-            known = self._images[image] = _Image(memory if memory.regions or before is None else before)
+            if not memory.regions:  # it is gone; if it has mapped no driver itself, it was forked
+                memory = before or self._memory_by_pid.get(parent) or memory
+            known = self._images[image] = _Image(memory)
+            self._memory_by_pid[pid] = memory
         return known
 
     def _receive(self, data: bytes) -> None:
@@ -206,6 +220,8 @@ class NativeStacks:
             image.told.clear()
             image.frames.clear()
             image.first_names.clear()
+        if image.ended:
+            return
         found = executable_memory((begin, end) for begin, end, _ in now)
         if found is not None:
             libbpf.update_inner(self._texts, event.image, _text(event.pages, image.text, found))

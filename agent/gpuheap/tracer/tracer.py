@@ -126,11 +126,11 @@ class Tracer:
         self._images = Images()
         self._gpus = Gpus()
         self._names = Names(self._bpf.map_fd("stacks"))
-        self._natives = NativeStacks(self._bpf)
-        self._stacks = WholeStacks(self._names, self._natives if self._options.native_stacks else None)
         self._code_deaths = CodeDeaths(self._bpf)
         self._probes = Probes(self._bpf, cookies=self._kernel.cookies)
         self._events = libbpf.RingBuffer(self._fds["events"], self._receive)
+        self._natives = NativeStacks(self._bpf, self._events.consume)
+        self._stacks = WholeStacks(self._names, self._natives if self._options.native_stacks else None)
         self._spills = libbpf.RingBuffer(
             self._fds["spills"],
             lambda data: self._releases.spill(abi.SpillEvent.from_buffer_copy(data), self._images.ended),
@@ -223,8 +223,8 @@ class Tracer:
         if self._mappings.lost + self._mappings.times_full > missed:
             self._probes.look_at_all()
         self._spills.consume()
-        self._natives.consume()
         self._events.consume()
+        self._natives.consume()  # of processes that are known
         self._recover_images()
         if self._memory_failures.unexamined:
             self._release_ended()
@@ -250,7 +250,7 @@ class Tracer:
         image = event.image.id
         self._images.begin(event)
         if self._options.native_stacks:
-            self._natives.begin(image, event.tgid)
+            self._natives.begin(image, event.tgid, event.image.parent)
         self._gpus.look_at(image, event.tgid)
         if not self._family.isdisjoint(ancestry(event.tgid, event.image.parent)):
             self._family.add(event.tgid)
