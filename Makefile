@@ -62,7 +62,7 @@ check: setup ## formatter, linter and type checker
 		--cache-dir "$$(readlink -f $(DEPENDENCIES))/mypy-cache"
 
 test: check ## check, and every test that this machine can run; says what it skips, and why
-	@$(VENV)/pytest -n $(LANES) --dist loadgroup $(PYTEST)
+	@$(VENV)/pytest -n $(LANES) $(PYTEST)
 
 test-torch: setup ## install PyTorch into the cache (550 MB, once), and its tests; from then on `make test` has them, too
 	@$(VENV)/python -m tests.torch.installation

@@ -7,9 +7,10 @@ import shutil
 from collections.abc import Callable, Iterator
 from functools import cache
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
+from xdist.scheduler import LoadScopeScheduling
 
 from localcloud.cloud import LocalCloud
 from localcloud.node import needs
@@ -20,12 +21,12 @@ from tests.torch import installation
 BPF_MAP_CREATE: Final = 0
 BPF_MAP_TYPE_ARRAY: Final = 2
 BPF_SYSCALL: Final = {"x86_64": 321, "aarch64": 280}
-TRACER: Final = Path(__file__).resolve().parent.parent / "agent" / "gpuheap" / "tracer"
+CHECKOUT: Final = Path(__file__).resolve().parent.parent
+TRACER: Final = CHECKOUT / "agent" / "gpuheap" / "tracer"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
-        item.add_marker(pytest.mark.xdist_group(_lane(item)))
         for marker, lacks in NEEDS.items():
             if item.get_closest_marker(marker) and (reason := lacks()):
                 item.add_marker(pytest.mark.skip(reason=reason))
@@ -36,16 +37,26 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
     return f"{argname} of {len(val)} bytes" if isinstance(val, bytes) and len(val) > 8 else None
 
 
-def _lane(item: pytest.Item) -> str:
-    """What runs one after the other when tests run side by side (`make test`).
+class Lanes(LoadScopeScheduling):
+    """Tests side by side (`make test`); what is in one lane runs one after the other.
 
-    The tests of a module share their fixtures, those of the real node share one node. A tracer sees the whole machine,
-    so two of them would count what the other's programs do.
+    The tests of a file share their fixtures, those of the real node share one node. A tracer sees the whole machine, so
+    two of them would count what the other's programs do.
     """
-    for marker, lane in LANES.items():
-        if item.get_closest_marker(marker):
-            return lane
-    return item.nodeid.split("::")[0]
+
+    def _split_scope(self, nodeid: str) -> str:
+        return _lane(nodeid.partition("::")[0])
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
+    return Lanes(config, log)
+
+
+@cache
+def _lane(file: str) -> str:
+    """By the markers that the file mentions: whoever deals out the tests knows their names only."""
+    text = (CHECKOUT / file).read_text()
+    return next((lane for marker, lane in LANES.items() if f"mark.{marker}" in text), file)
 
 
 @pytest.fixture(scope="module")
