@@ -242,15 +242,10 @@ def test_a_resource_needs_what_it_refers_to(engine: Engine, group: Resource) -> 
 
 
 def test_a_type_that_is_not_simulated_is_checked_but_not_made(engine: Engine, group: Resource) -> None:
-    token = "azure-native:storage:StorageAccount"
-    inputs = {
-        "resourceGroupName": "rg",
-        "accountName": "a",
-        "kind": "StorageV2",
-        "sku": {"name": "Standard_LRS"},
-    }
-    _, failures = engine.check(token, {**inputs, "kind": "Gold"})
-    assert "one of Storage, StorageV2" in failures["kind"]
+    token = "azure-native:search:Service"
+    inputs = {"resourceGroupName": "rg", "searchServiceName": "a", "hostingMode": "default"}
+    _, failures = engine.check(token, {**inputs, "hostingMode": "Gold"})
+    assert "Default, HighDensity" in failures["hostingMode"]
     with pytest.raises(grpc.RpcError) as error:
         engine.create(token, inputs)
     assert "is not simulated" in _message(error)
