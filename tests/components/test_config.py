@@ -109,10 +109,12 @@ def test_what_must_be_set_is_asked_for_with_a_command_that_sets_it() -> None:
         parse({}, stack="prod", location=None)
     assert [(problem.path, problem.reason) for problem in caught.value.problems] == [
         ("azure-native:location", "it must be set"),
+        ("gpuheap:gpuPools[0].vmSize", "a new cluster needs GPU nodes"),
         ("gpuheap:agent", "it must be set"),
     ]
     assert [problem.fix for problem in caught.value.problems] == [
         "pulumi config set azure-native:location westeurope",
+        "pulumi config set --path 'gpuheap:gpuPools[0].vmSize' Standard_NC24ads_A100_v4",
         "pulumi config set --path 'gpuheap:agent.build.registry' example.azurecr.io",
     ]
 

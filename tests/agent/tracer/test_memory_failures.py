@@ -176,7 +176,7 @@ def test_what_is_beyond_the_kernels_table_is_held_too(
     standin: StandIn, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-    with Tracer(TracerOptions(live_allocations=4)) as tracer:
+    with Tracer(TracerOptions(live_allocations=4, native_stacks=False)) as tracer:
         program = unwatched(standin, "hungry()\n" + FREE_ALL + "say('freed')")
         program.line()
         (failure,) = failures(tracer.read(), program.pid)

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from gpuheap.heap.model import Frame, FrameKind
-from gpuheap.tracer import Tracer
+from gpuheap.tracer import Tracer, TracerOptions
 from tests.agent.tracer.conftest import Program, of, total
 from tests.standin.build import StandIn
 
@@ -217,7 +217,7 @@ def test_a_python_that_runs_before_tracing_begins_has_its_stacks_from_then_on(
     )
     program = Program(None, [sys.executable, "-c", body], standin)
     program.line()
-    with Tracer() as tracer:
+    with Tracer(TracerOptions(native_stacks=False)) as tracer:
         program.tracer = tracer
         program.go_on()
         program.line()

@@ -243,7 +243,7 @@ def test_a_resource_needs_what_it_refers_to(engine: Engine, group: Resource) -> 
 
 def test_a_type_that_is_not_simulated_is_checked_but_not_made(engine: Engine, group: Resource) -> None:
     token = "azure-native:search:Service"
-    inputs = {"resourceGroupName": "rg", "searchServiceName": "a", "hostingMode": "default"}
+    inputs = {"resourceGroupName": "rg", "searchServiceName": "a", "hostingMode": "Default"}
     _, failures = engine.check(token, {**inputs, "hostingMode": "Gold"})
     assert "Default, HighDensity" in failures["hostingMode"]
     with pytest.raises(grpc.RpcError) as error:
