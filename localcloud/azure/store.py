@@ -245,11 +245,6 @@ class Store:
             ).fetchall()
         return {str(row[0]) for row in rows}
 
-    def failed_once(self) -> set[str]:
-        """The paths that have met a rule that counts for each path."""
-        with self._transaction() as db:
-            return {str(row[0]) for row in db.execute("SELECT path FROM fault_use").fetchall()}
-
     def clear_faults(self) -> None:
         with self._transaction() as db:
             db.execute("DELETE FROM fault")
