@@ -11,15 +11,15 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, Resou
 
 from . import published
 from .grafana_api import held
-from .providers import Props, _as_found, _changed, _gone, _grafana
+from .provider_state import Props, as_found, changed, gone, grafana_of
 
 
 class GrafanaFolderProvider(ResourceProvider):
     serialize_as_secret_always = False
 
     def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
-        replaces = _changed(_olds, _news, "endpoint", "uid")
-        changes = bool(replaces) or bool(_changed(_olds, _news, "title", "permissions"))
+        replaces = changed(_olds, _news, "endpoint", "uid")
+        changes = bool(replaces) or bool(changed(_olds, _news, "title", "permissions"))
         return DiffResult(changes=changes, replaces=replaces)
 
     def create(self, props: Props) -> CreateResult:
@@ -27,10 +27,10 @@ class GrafanaFolderProvider(ResourceProvider):
         return CreateResult(props["uid"], props)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with _grafana(props) as grafana:
+        with grafana_of(props) as grafana:
             found = grafana.folder(props["uid"])
         if found is None:
-            return _gone()
+            return gone()
         permissions = json.dumps(found["permissions"], sort_keys=True)
         return ReadResult(id_, {**props, "title": found["title"], "permissions": permissions})
 
@@ -39,7 +39,7 @@ class GrafanaFolderProvider(ResourceProvider):
         return UpdateResult(_news)
 
     def delete(self, _id: str, _props: Props) -> None:
-        with _grafana(_props) as grafana:
+        with grafana_of(_props) as grafana:
             grafana.delete_folder(_props["uid"])
 
 
@@ -66,10 +66,10 @@ class PublishedDashboardProvider(ResourceProvider):
     serialize_as_secret_always = False
 
     def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
-        replaces = _changed(_olds, _news, "endpoint")
-        changed = bool(_changed(_olds, _news, "url", "sha256", "folder"))
+        replaces = changed(_olds, _news, "endpoint")
+        other = bool(changed(_olds, _news, "url", "sha256", "folder"))
         return DiffResult(
-            changes=bool(replaces) or changed or _olds.get("definition") != _olds.get("fetched"),
+            changes=bool(replaces) or other or _olds.get("definition") != _olds.get("fetched"),
             replaces=replaces,
         )
 
@@ -78,9 +78,9 @@ class PublishedDashboardProvider(ResourceProvider):
         return CreateResult(made["uid"], made)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with _grafana(props) as grafana:
+        with grafana_of(props) as grafana:
             found = grafana.dashboard(props["uid"])
-        return _as_found(id_, {**props, "definition": props["fetched"]}, found)
+        return as_found(id_, {**props, "definition": props["fetched"]}, found)
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         made = _publish(_news)
@@ -89,7 +89,7 @@ class PublishedDashboardProvider(ResourceProvider):
         return UpdateResult(made)
 
     def delete(self, _id: str, _props: Props) -> None:
-        with _grafana(_props) as grafana:
+        with grafana_of(_props) as grafana:
             grafana.delete_dashboard(_props["uid"])
 
 
@@ -121,13 +121,13 @@ class PublishedDashboard(Resource, module="gpuheap", name="PublishedDashboard"):
 
 
 def _write_folder(props: Props) -> None:
-    with _grafana(props) as grafana:
+    with grafana_of(props) as grafana:
         grafana.put_folder(props["uid"], props["title"], json.loads(props["permissions"]))
 
 
 def _publish(props: Props) -> Props:
     wanted = published.dashboard(props["url"], props["sha256"])
-    with _grafana(props) as grafana:
+    with grafana_of(props) as grafana:
         grafana.put_dashboard(wanted["uid"], wanted, props["folder"])
         found = grafana.dashboard(wanted["uid"])
     # Without what Grafana numbers itself: `id` is null in the file.

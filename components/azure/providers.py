@@ -7,18 +7,14 @@ credential from the environment of the process that runs them, so neither state 
 """
 
 import json
-from collections.abc import Mapping
-from typing import Any
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
 
 from .approval import APPROVED, EndpointState, PrivateEndpointApprover, Request
-from .credentials import GRAFANA_SCOPE, arm_endpoint, arm_scope, credential
-from .grafana_api import AGAIN, GrafanaApi, held
+from .credentials import arm_endpoint, arm_scope, credential
 from .patience import Patience
-
-Props = dict[str, Any]
+from .provider_state import Props, as_found, changed, content_diff, gone, grafana_of
 
 
 class PrivateEndpointApprovalProvider(ResourceProvider):
@@ -27,9 +23,7 @@ class PrivateEndpointApprovalProvider(ResourceProvider):
     serialize_as_secret_always = False
 
     def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
-        replaces = _changed(
-            _olds, _news, "managedPrivateEndpointId", "privateLinkServiceId", "requestMessage"
-        )
+        replaces = changed(_olds, _news, "managedPrivateEndpointId", "privateLinkServiceId", "requestMessage")
         return DiffResult(changes=bool(replaces) or _olds.get("status") != APPROVED, replaces=replaces)
 
     def create(self, props: Props) -> CreateResult:
@@ -39,7 +33,7 @@ class PrivateEndpointApprovalProvider(ResourceProvider):
     def read(self, id_: str, props: Props) -> ReadResult:
         with _approver(props) as approver:
             state = approver.state()
-        return _gone() if state is None else ReadResult(id_, _approved(props, state))
+        return gone() if state is None else ReadResult(id_, _approved(props, state))
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         with _approver(_news) as approver:
@@ -75,24 +69,24 @@ class GrafanaDataSourceProvider(ResourceProvider):
     serialize_as_secret_always = False
 
     def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
-        return _content_diff(_olds, _news)
+        return content_diff(_olds, _news)
 
     def create(self, props: Props) -> CreateResult:
-        with _grafana(props) as grafana:
+        with grafana_of(props) as grafana:
             grafana.put_data_source(props["uid"], json.loads(props["definition"]))
         return CreateResult(props["uid"], props)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with _grafana(props) as grafana:
-            return _as_found(id_, props, grafana.data_source(props["uid"]))
+        with grafana_of(props) as grafana:
+            return as_found(id_, props, grafana.data_source(props["uid"]))
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
-        with _grafana(_news) as grafana:
+        with grafana_of(_news) as grafana:
             grafana.put_data_source(_news["uid"], json.loads(_news["definition"]))
         return UpdateResult(_news)
 
     def delete(self, _id: str, _props: Props) -> None:
-        with _grafana(_props) as grafana:
+        with grafana_of(_props) as grafana:
             grafana.delete_data_source(_props["uid"])
 
 
@@ -116,24 +110,24 @@ class GrafanaDashboardProvider(ResourceProvider):
     serialize_as_secret_always = False
 
     def diff(self, _id: str, _olds: Props, _news: Props) -> DiffResult:
-        return _content_diff(_olds, _news)
+        return content_diff(_olds, _news)
 
     def create(self, props: Props) -> CreateResult:
-        with _grafana(props) as grafana:
+        with grafana_of(props) as grafana:
             grafana.put_dashboard(props["uid"], json.loads(props["definition"]), props.get("folder", ""))
         return CreateResult(props["uid"], props)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with _grafana(props) as grafana:
-            return _as_found(id_, props, grafana.dashboard(props["uid"]))
+        with grafana_of(props) as grafana:
+            return as_found(id_, props, grafana.dashboard(props["uid"]))
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
-        with _grafana(_news) as grafana:
+        with grafana_of(_news) as grafana:
             grafana.put_dashboard(_news["uid"], json.loads(_news["definition"]), _news.get("folder", ""))
         return UpdateResult(_news)
 
     def delete(self, _id: str, _props: Props) -> None:
-        with _grafana(_props) as grafana:
+        with grafana_of(_props) as grafana:
             grafana.delete_dashboard(_props["uid"])
 
 
@@ -171,44 +165,3 @@ def _approver(props: Props) -> PrivateEndpointApprover:
 
 def _approved(props: Props, state: EndpointState) -> Props:
     return {**props, "status": state.status, "privateIp": state.private_ip}
-
-
-def _grafana(props: Props) -> GrafanaApi:
-    return GrafanaApi(
-        props["endpoint"], credential=credential(), scope=GRAFANA_SCOPE, patience=Patience(again=AGAIN)
-    )
-
-
-def _gone() -> ReadResult:
-    """The answer to a refresh of what is no longer there: without an id, the engine drops it and makes it
-    anew.
-    """
-    return ReadResult("", {})
-
-
-def _as_found(id_: str, props: Props, found: Mapping[str, Any] | None) -> ReadResult:
-    """The state after a refresh: the definition as Grafana holds it, or nothing when it is gone."""
-    if found is None:
-        return _gone()
-    definition = json.dumps(held(json.loads(props["definition"]), found), sort_keys=True)
-    return ReadResult(id_, {**props, "definition": definition})
-
-
-def _content_diff(olds: Props, news: Props) -> DiffResult:
-    replaces = _changed(olds, news, "endpoint", "uid")
-    changes = (
-        bool(replaces)
-        or _parsed(olds.get("definition")) != _parsed(news.get("definition"))
-        or bool(_changed(olds, news, "folder"))
-    )
-    return DiffResult(changes=changes, replaces=replaces)
-
-
-def _parsed(definition: Any) -> Any:
-    """What a definition means, however it is written. One that is not known yet stays as it is."""
-    return json.loads(definition) if isinstance(definition, str) else definition
-
-
-def _changed(olds: Props, news: Props, *keys: str) -> list[str]:
-    """The keys whose values differ. A value that is not known yet differs from every other."""
-    return [key for key in keys if olds.get(key) != news.get(key)]
