@@ -8,7 +8,6 @@ import base64
 import hashlib
 import os
 import secrets
-import shutil
 import socket
 import ssl
 import time
@@ -23,11 +22,13 @@ import yaml
 
 from localcloud.kube.certificates import CertificateAuthority, make_signing_key, write_private
 from localcloud.kube.component import Component, ComponentFailed
+from localcloud.removal import remove_when_unused
 
 READY_SECONDS: Final = 180.0
 START_ATTEMPTS: Final = 3
 POLL_SECONDS: Final = 0.05
 CLEAR_SECONDS: Final = 5.0
+"""The programs of a killed supervisor die just after it, and may still write."""
 SERVICE_RANGE: Final = "10.96.0.0/16"
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
 """The first address of the range, which the API server takes for the Service `kubernetes`."""
@@ -308,15 +309,7 @@ def etcd_data(state: Path) -> Path:
 def clear(state: Path) -> None:
     """Remove what a control plane of this state folder, no longer running, kept in files. Logs stay."""
     for folder in (etcd_data(state), state / "control-plane"):
-        deadline = time.monotonic() + CLEAR_SECONDS
-        while folder.exists():
-            try:
-                shutil.rmtree(folder)
-            except OSError:
-                # The programs of a killed supervisor die just after it, and may still write.
-                if time.monotonic() > deadline:
-                    raise
-                time.sleep(POLL_SECONDS)
+        remove_when_unused(folder, CLEAR_SECONDS)
     (state / "kubeconfig").unlink(missing_ok=True)
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One real node: opened before the control plane, which runs in its network, and started after it."""
 
-import shutil
 import subprocess
 import time
 from collections.abc import Mapping, Sequence
@@ -23,6 +22,7 @@ from localcloud.node import cgroups, configuration, devices
 from localcloud.node.images import PAUSE, Image, write_archive
 from localcloud.node.namespaces import ADDRESS, Namespaces
 from localcloud.node.relay import Relay
+from localcloud.removal import remove_when_unused
 
 START_SECONDS: Final = 120.0
 POLL_SECONDS: Final = 0.05
@@ -31,6 +31,7 @@ POLICY_CHAIN: Final = "KUBE-ROUTER-FORWARD"
 """Where the policy engine's rules begin, for packets from pod to pod."""
 
 REMOVE_SECONDS: Final = 10.0
+"""Mounts in its folder end with the last process of the node."""
 
 
 class RealNode:
@@ -67,7 +68,7 @@ class RealNode:
     def open(self) -> Network:
         """Make the node's network, and say how the control plane is to run in it. Raises ComponentFailed."""
         cgroups.sweep()
-        clear(self._folder)
+        remove_when_unused(self._folder, REMOVE_SECONDS)
         self._logs.mkdir(parents=True, exist_ok=True)
         self.namespaces.open()
         return Network(
@@ -134,7 +135,7 @@ class RealNode:
             relay.close()
         self._relays.clear()
         self.namespaces.close()
-        clear(self._folder)
+        remove_when_unused(self._folder, REMOVE_SECONDS)
 
     def _end_programs(self) -> None:
         for component in reversed(self.components):
@@ -245,16 +246,3 @@ def is_ready(node: Node) -> bool:
     """Whether its kubelet says that it is."""
     conditions = (node.status and node.status.conditions) or []
     return any(each.type == "Ready" and each.status == "True" for each in conditions)
-
-
-def clear(folder: Path) -> None:
-    """Remove what a node, no longer running, kept in files."""
-    deadline = time.monotonic() + REMOVE_SECONDS
-    while folder.exists():
-        try:
-            shutil.rmtree(folder)
-        except OSError:
-            # Mounts in it end with the last process of the node, which is just ending.
-            if time.monotonic() > deadline:
-                raise
-            time.sleep(POLL_SECONDS)
