@@ -11,6 +11,7 @@ from localcloud.azure.errors import AzureError
 from localcloud.azure.knowledge import Asked, Knowledge
 from localcloud.azure.records import Json
 from localcloud.azure.types_basic import GROUP
+from localcloud.azure.types_monitor import INSIGHTS
 
 WORKSPACE: Final = "Microsoft.Monitor/accounts"
 RULES_IN_A_GROUP: Final = 20
@@ -72,14 +73,14 @@ KNOWN: Final = {
         allowed=_rule_group_allowed,
     ),
     "monitor:ActionGroup": Knowledge(
-        id=f"{GROUP}/providers/Microsoft.Insights/actionGroups/{{actionGroupName}}",
+        id=f"{INSIGHTS}/actionGroups/{{actionGroupName}}",
         name="actionGroupName",
         name_pattern=r"[^/&%?]{1,260}",
         name_rule="1 to 260 characters, none of /&%?",
         allowed=_action_group_allowed,
     ),
     "monitor:ActivityLogAlert": Knowledge(
-        id=f"{GROUP}/providers/Microsoft.Insights/activityLogAlerts/{{activityLogAlertName}}",
+        id=f"{INSIGHTS}/activityLogAlerts/{{activityLogAlertName}}",
         name="activityLogAlertName",
         name_pattern=r"[^/&%?]{1,260}",
         name_rule="1 to 260 characters, none of /&%?",
