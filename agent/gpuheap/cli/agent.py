@@ -57,6 +57,7 @@ def command(
 
     Ends with SIGTERM or Ctrl-C, after a last push.
     """
+    from gpuheap.node.open_files import allow_many_open_files
     from gpuheap.node.run import run  # what it imports, the other commands do not need
 
     settings = AgentSettings.checked(
@@ -69,6 +70,7 @@ def command(
         frames=frames,
     )
     set_up()
+    allow_many_open_files()
     stop = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stop.set())

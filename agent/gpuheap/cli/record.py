@@ -14,6 +14,7 @@ from gpuheap.cli.render import say
 from gpuheap.cli.summary import show
 from gpuheap.heap.notes import notes
 from gpuheap.node.child import Child, Others
+from gpuheap.node.open_files import allow_many_open_files
 from gpuheap.node.recording import Watched, profile, record
 from gpuheap.profile.encode import encode_gzip
 from gpuheap.profile.files import OutputFile
@@ -82,6 +83,7 @@ def _record(
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, on_signal)
     commands = (child.command[0],) if child is not None else ()
+    allow_many_open_files()  # the command has the limit that it was to have
     with Tracer(TracerOptions(pids=frozenset(pids), commands=commands)) as tracer:
         if child is not None:
             child.start()

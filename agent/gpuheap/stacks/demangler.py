@@ -86,8 +86,10 @@ class Demangler:
         """One line; None if it does not come in time."""
         pieces: list[bytes] = []
         deadline = time.monotonic() + seconds
+        waiting = select.poll()  # select(2) takes no descriptor above 1,023
+        waiting.register(fd, select.POLLIN)
         while not (pieces and pieces[-1].endswith(b"\n")):
-            if not select.select([fd], [], [], max(0.0, deadline - time.monotonic()))[0]:
+            if not waiting.poll(max(0.0, deadline - time.monotonic()) * 1000):
                 return None
             piece = os.read(fd, 1 << 16)
             if not piece:

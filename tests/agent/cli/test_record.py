@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+import gpuheap as package
 from gpuheap.heap.model import FrameKind
 from gpuheap.profile.files import read_profile
 from gpuheap.profile.model import Profile
@@ -154,3 +155,16 @@ def test_a_command_without_gpu_memory_is_said_to_have_none(tmp_path: Path) -> No
     assert done.returncode == 0
     assert "no GPU memory was allocated" in done.stderr
     assert read_profile(tmp_path / "gpuheap.pb.gz").samples == ()
+
+
+def test_many_files_may_be_open_but_not_for_the_command(tmp_path: Path) -> None:
+    """The usual limit is low for the sake of programs that call select(2)."""
+    shell = "ulimit -Sn; grep 'open files' /proc/$PPID/limits"
+    done = subprocess.run(
+        ["prlimit", "--nofile=64:2000", sys.executable, "-m", "gpuheap", "record", "--", "sh", "-c", shell],
+        cwd=tmp_path,
+        env={**os.environ, "PYTHONPATH": str(Path(package.__file__).parents[1])},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["64", "Max", "open", "files", "2000", "2000", "files"], done.stderr

@@ -89,6 +89,19 @@ def test_its_process_may_be_ended_by_others() -> None:
     assert demangler.failures == 0
 
 
+def test_names_are_read_when_very_many_files_are_open() -> None:
+    """select(2) takes no descriptor above 1,023."""
+    script = (
+        "import os, resource; from gpuheap.stacks.demangler import Demangler\n"
+        "hard = resource.getrlimit(resource.RLIMIT_NOFILE)[1]\n"
+        "resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 4096), hard))\n"
+        "while os.open(os.devnull, os.O_RDONLY) < 1023: pass\n"
+        "print(Demangler().readable('_Z1gv'))"
+    )
+    answer = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
+    assert (answer.stdout, answer.stderr) == ("g()\n", "")
+
+
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root to give up capabilities")
 @pytest.mark.parametrize("kept", ["-all", "-setuid,-setgid", "+all"])
 def test_names_are_read_with_whatever_rights_the_agent_has_and_none_are_kept(kept: str) -> None:
