@@ -19,6 +19,7 @@ from localcloud.cloud import PROGRESS, Endpoints, supervisor_lock
 from localcloud.kube.cloud_controller import CloudController
 from localcloud.kube.component import ComponentFailed
 from localcloud.kube.control_plane import ControlPlane
+from localcloud.kube.gateway import Gateway
 from localcloud.kube.karpenter import Karpenter
 from localcloud.kube.kubelet import Kubelet
 from localcloud.kube.watching import client
@@ -75,6 +76,7 @@ def _start(state: Path, stack: ExitStack) -> ControlPlane:
         store,
         tls_certificate=https.certificate,
         tls_key=https.key,
+        kubernetes=Gateway(control_plane.url, control_plane.authority.certificate_path),
         pyroscope_address=pyroscope_address(state),
     )
     stack.callback(servers.stop)

@@ -7,8 +7,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localcloud.azure.arm import error_response
 from localcloud.azure.errors import AzureError
-from localcloud.azure.records import UNANSWERED, Fault
+from localcloud.azure.records import UNANSWERED, Fault, Json
 from localcloud.azure.store import Store
+from localcloud.kube import gateway
 
 
 class Faulty:
@@ -41,9 +42,23 @@ async def _unheard(message: Message) -> None:
 def _response(fault: Fault, path: str) -> Response:
     error = AzureError(fault.status, fault.code, fault.message, retry_after_seconds=fault.retry_after_seconds)
     response = error_response(error)
+    if path.startswith(f"{gateway.PATH}/"):
+        return JSONResponse(_kubernetes_status(fault), fault.status, _kept_headers(response))
     if path.startswith("/grafana/"):
         response = JSONResponse({"message": fault.message}, fault.status, _kept_headers(response))
     return response
+
+
+def _kubernetes_status(fault: Fault) -> Json:
+    """https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/status/"""
+    return {
+        "kind": "Status",
+        "apiVersion": "v1",
+        "status": "Failure",
+        "message": fault.message,
+        "reason": fault.code,
+        "code": fault.status,
+    }
 
 
 def _kept_headers(response: Response) -> dict[str, str]:

@@ -21,6 +21,7 @@ from localcloud.azure.grafana import GrafanaApi
 from localcloud.azure.identity import Tokens
 from localcloud.azure.pyroscope import PyroscopeApi
 from localcloud.azure.store import Store
+from localcloud.kube import gateway
 
 LOOPBACK: Final = "127.0.0.1"
 PYROSCOPE_PORT: Final = 4040
@@ -57,17 +58,20 @@ def serve(
     *,
     tls_certificate: Path,
     tls_key: Path,
+    kubernetes: ASGIApp | None = None,
     pyroscope_address: str,
     pyroscope_port: int = PYROSCOPE_PORT,
 ) -> Servers:
     """Start all servers in threads of this process. Raises CannotServe.
 
-    `pyroscope_address` is an IP address of this machine that plays Pyroscope's ClusterIP.
+    `kubernetes` answers for the API server, where there is one. `pyroscope_address` is an IP address of this machine
+    that plays Pyroscope's ClusterIP.
     """
     tokens, header = Tokens(key=secrets.token_bytes(32)), secrets.token_urlsafe(24)
     azure = Starlette(
         routes=[
             Mount("/grafana", routes=GrafanaApi(store, tokens).routes),
+            *([Mount(gateway.PATH, kubernetes)] if kubernetes else []),
             *ResourceManagerApi(store, tokens).routes,
         ]
     )

@@ -9,17 +9,20 @@ import sys
 import urllib.request
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
+from lightkube import ApiError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Namespace
 
-from localcloud.azure.records import Resource
+from localcloud.azure.records import Fault, Resource
 from localcloud.azure.store import Store
 from localcloud.cloud import CloudFailed, Endpoints, LocalCloud, supervisor_lock, supervisor_pid
 from localcloud.kube.control_plane import etcd_data
+from localcloud.kube.gateway import through
 from localcloud.kube.watching import client
 
 pytestmark = pytest.mark.cluster
@@ -121,6 +124,43 @@ def test_status_names_every_part_with_its_process_and_address(cloud: LocalCloud)
 def test_kubectl_works_without_being_installed(cloud: LocalCloud) -> None:
     done = localcloud("kubectl", "--state", str(cloud.state), "get", "namespaces", "-o", "name")
     assert "namespace/kube-system" in done.stdout.splitlines(), done.stderr
+
+
+def test_the_api_server_follows_fault_rules_for_whoever_goes_through_its_gateway(
+    cloud: LocalCloud, tmp_path: Path
+) -> None:
+    faulty = tmp_path / "kubeconfig"
+    faulty.write_text(through(cloud.endpoints.kubeconfig.read_text(), cloud.endpoints.arm))
+    kubernetes = client(faulty)
+    made = ConfigMap(metadata=ObjectMeta(name="one", namespace="default"), data={"words": "ä" * 100})
+    store = Store(cloud.state / "store.db")
+    rule = Fault(method="POST", path="^/kubernetes/api/v1/.*/configmaps$", status=409, code="Conflict")
+    store.add_fault(rule)
+    store.add_fault(replace(rule, status=500, code="InternalError", after=True))
+    with pytest.raises(ApiError) as refused:
+        kubernetes.create(made)
+    assert (refused.value.status.code, refused.value.status.reason) == (409, "Conflict")
+    with pytest.raises(ApiError) as lost:
+        kubernetes.create(made)
+    assert lost.value.status.code == 500
+    assert kubernetes.get(ConfigMap, "one", namespace="default").data == made.data, "it was made all the same"
+    with pytest.raises(ApiError) as twice:
+        kubernetes.create(made)
+    assert twice.value.status.reason == "AlreadyExists", "the API server's own answer"
+    store.close()
+
+
+def test_a_watch_through_the_gateway_tells_of_what_happens_after_it_began(
+    cloud: LocalCloud, tmp_path: Path
+) -> None:
+    faulty = tmp_path / "kubeconfig"
+    faulty.write_text(through(cloud.endpoints.kubeconfig.read_text(), cloud.endpoints.arm))
+    changes = client(faulty).watch(Namespace)
+    for _ in client(cloud.endpoints.kubeconfig).list(Namespace):
+        next(changes)
+    client(cloud.endpoints.kubeconfig).create(Namespace(metadata=ObjectMeta(name="later")))
+    verb, namespace = next(changes)
+    assert (verb, namespace.metadata and namespace.metadata.name) == ("ADDED", "later")
 
 
 def test_two_more_clouds_start_at_once_beside_it_and_know_nothing_of_each_other(
