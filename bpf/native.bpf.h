@@ -366,8 +366,7 @@ static __always_inline __u64 unwound_name(struct native *native, struct text *te
 	native->pc = native->registers.ip;
 	native->sp = native->registers.sp;
 	native->bp = native->registers.bp;
-	native->text = text->id;
-	native->path = mix(~native->image, native->registers.ip);
+	native->path = mix(mix(~native->image, native->registers.ip), native->text);
 	for (int turn = 0; turn < UNWIND_TURNS && way == WAY_ON; turn++)
 		way = unwind_frames();
 	if (way != WAY_ROOT)
@@ -534,14 +533,16 @@ __noinline __u64 native_stack(void)
 		return 0;
 	native->registers = thread->registers;
 	native->image = thread->image;
-	native->hash = mix(thread->image, native->registers.ip);
+	text = text_of(native->image);
+	/* The same addresses are other stacks when the agent has found other code there. */
+	native->text = text ? text->id : 0;
+	native->hash = mix(mix(thread->image, native->registers.ip), native->text);
 	native->page = native->registers.sp & ~(GPUHEAP_PAGE - 1ULL);
 	native->end = stack_end(native->registers.sp, task);
 	native->pages = 0;
 	native->trampoline = BPF_CORE_READ(task, mm, uprobes_state.xol_area, vaddr);
 	find_returns(native, task);
 	exec = BPF_CORE_READ(task, mm, exec_vm);
-	text = text_of(native->image);
 	if (text && text->pages == exec) {
 		for (int page = 0; page < GPUHEAP_STACK_PAGES; page++)
 			if (hash_text_page())

@@ -65,10 +65,17 @@ class MappedFile:
     """One file: its code's unwind rules by address as linked. What its symbols are is symbols.py's."""
 
     def __init__(
-        self, source: Source, path: str, root: OpenFile | None = None, room: Room | None = None
+        self,
+        source: Source,
+        path: str,
+        root: OpenFile | None = None,
+        room: Room | None = None,
+        identity: Identity | None = None,
     ) -> None:
         self.source = source
         self.path = path
+        self.identity = identity
+        """Of a file that was opened: what no other one has, nor itself once it was written to."""
         self.root = root
         """The root folder of a process that maps it, in which it may have a file with debug information."""
         self._rules: dict[int, Rules | Malformed | None] = {}
@@ -142,7 +149,7 @@ class MappedFiles:
         if found is None:
             if len(self._files) >= self._limit:
                 raise TooManyOpenFiles(f"{self._limit} mapped files are open: raise the limit of open files")
-            found = self._files[identity] = MappedFile(source, path, root, self._room)
+            found = self._files[identity] = MappedFile(source, path, root, self._room, identity)
         return found
 
 

@@ -73,6 +73,7 @@ class MemoryMap:
         self._regions: list[Region] = []
         self._begins: list[int] = []
         self._gaps: set[int] = set()
+        self._doubted: list[tuple[int, int]] = []
         self.rules: dict[int, Rules] = {}
         """Of code that was met on a stack, by its address here, as long as nothing else is mapped there."""
         self._maps = _opened(f"/proc/{pid}/maps", os.O_RDONLY)
@@ -116,17 +117,30 @@ class MemoryMap:
             self.rules.clear()
         self.rules[address] = rules
 
+    def doubt(self, begin: int, end: int) -> None:
+        """Something was mapped there: what is known of it is not taken for right when the mappings are read again.
+
+        It may be another file with the number, and even the name, of the one that was there.
+        """
+        self._doubted.append((begin, end))
+
     def refresh(self) -> bool:
         """Reads the mappings again: for when the process has mapped something. Whether anything has changed."""
-        known = {region: region for region in self._regions}
+        known = {region: region for region in self._regions if not self._is_doubted(region)}
         found = [known.get(region) or self._with_file(region) for region in self._read()]
-        if not found or found == self._regions:
+        if not found or (found == self._regions and not self._doubted):
             return False
+        self._doubted.clear()
         self._regions = sorted(found, key=lambda region: region.begin)
         self._begins = [region.begin for region in self._regions]
         self._gaps.clear()
         self.rules.clear()
         return True
+
+    def _is_doubted(self, region: Region) -> bool:
+        return region.executable and any(
+            region.begin < end and begin < region.end for begin, end in self._doubted
+        )
 
     def _read(self) -> Iterator[Region]:
         if self._maps is None:

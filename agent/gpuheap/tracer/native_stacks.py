@@ -7,17 +7,13 @@ copies can be of one stack: the kernel side is told the name that the first one 
 
 import ctypes
 from collections.abc import Callable, Set
-from dataclasses import dataclass
 from typing import Final
 
 from gpuheap.heap.model import Frame
-from gpuheap.stacks.dwarf import Malformed
-from gpuheap.stacks.executable_memory import ExecutableMemory, executable_memory
-from gpuheap.stacks.frame_rules import Budget, Exhausted
+from gpuheap.stacks.executable_memory import executable_memory
 from gpuheap.stacks.mapped_files import MappedFiles
-from gpuheap.stacks.memory_map import MemoryMap, NoFile
+from gpuheap.stacks.memory_map import MemoryMap
 from gpuheap.stacks.merge import native_frame
-from gpuheap.stacks.simple_rules import SimpleRule, simple_rule
 from gpuheap.stacks.snapshot import Registers, Snapshot
 from gpuheap.stacks.symbols import Symbols
 from gpuheap.stacks.unwinder import Unwinder
@@ -34,6 +30,7 @@ from .abi import (
     UnwindKey,
     UnwindRule,
 )
+from .native_images import Image, NativeStack, rule_at
 
 KEPT_NAMES: Final = 16_384
 """Of a process's stacks, all names that they have had: when there are more, those of no site go."""
@@ -45,40 +42,16 @@ KEPT_EXPECTED: Final = 256
 """Processes that have mapped a driver and not called it yet."""
 
 
-@dataclass(slots=True)
-class NativeStack:
-    """`frames` go from the thread's root inwards. `whole` False: outer ones are missing."""
-
-    addresses: tuple[int, ...]
-    whole: bool
-    frames: tuple[Frame, ...] = ()
-
-
-class _Image:
-    """What is known of one process image. Addresses mean something as long as no code has gone from it."""
-
-    def __init__(self, memory: MemoryMap) -> None:
-        self.memory = memory
-        self.stacks: dict[int, NativeStack] = {}
-        self.first_names: dict[tuple[int, ...], int] = {}
-        self.frames: dict[int, Frame] = {}
-        self.text = 0  # its number in the kernel side; 0: it has none
-        self.told: set[int] = set()
-        self.repeated = 0
-        self.ended = False
-
-    def code(self) -> set[tuple[int, int, str]]:
-        return {
-            (region.begin, region.end, region.path) for region in self.memory.regions if region.executable
-        }
-
-
 class NativeStacks:
     """Reads the ring of snapshots. `images` are ids of process images."""
 
-    def __init__(self, bpf: libbpf.BpfObject, announce: Callable[[], None]) -> None:
-        """`announce` has `begin` called for the processes of which the kernel side has told meanwhile."""
+    def __init__(
+        self, bpf: libbpf.BpfObject, announce: Callable[[], None], note_mappings: Callable[[], None]
+    ) -> None:
+        """`announce` has `begin` called for the processes of which the kernel side has told meanwhile, and
+        `note_mappings` has `mapped` called for what has been mapped."""
         self._announce = announce
+        self._note_mappings = note_mappings
         self._texts = bpf.map_fd("texts")
         self._known = bpf.map_fd("known_natives")
         self._rules = bpf.map_fd("unwind_rules")
@@ -86,10 +59,10 @@ class NativeStacks:
         self._files = MappedFiles()
         self._unwinder = Unwinder()
         self._symbols = Symbols()
-        self._images: dict[int, _Image] = {}
+        self._images: dict[int, Image] = {}
         self._expected: dict[int, MemoryMap] = {}
-        self._memory_by_pid: dict[int, MemoryMap] = {}
-        self._unnamed: list[tuple[_Image, NativeStack]] = []
+        self._images_by_pid: dict[int, Image] = {}
+        self._unnamed: list[tuple[Image, NativeStack]] = []
         self._last_text = 0
         self.cut = 0
         """Stacks whose unwinding ended before the thread's root."""
@@ -106,6 +79,8 @@ class NativeStacks:
         """Unwind all that has come; then name it, which can take longer than the kernel side's ring lasts."""
         self._ring.consume()
         self._name_all()
+        for image in [image for image in self._images.values() if image.stale]:
+            self._refresh(image)
 
     def expect(self, pid: int) -> None:
         """A process has mapped a driver: it is looked at now, as it may be gone when its first stack is here."""
@@ -113,6 +88,17 @@ class NativeStacks:
         self._expected[pid] = MemoryMap(pid, self._files)
         if len(self._expected) > KEPT_EXPECTED:
             del self._expected[next(iter(self._expected))]
+
+    def mapped(self, pid: int, begin: int, end: int) -> None:
+        """A process has just mapped executable memory. What was there may have gone."""
+        image = self._images_by_pid.get(pid)
+        if image is not None:
+            image.mapped(begin, end)
+
+    def mapped_anywhere(self) -> None:
+        """It is not known what was mapped."""
+        for image in self._images_by_pid.values():
+            image.mapped(0, 1 << 64)
 
     def begin(self, image: int, pid: int, parent: int) -> None:
         """A process has called a driver for the first time. `parent`: the pid of its parent then."""
@@ -137,9 +123,8 @@ class NativeStacks:
     def forget(self, images: set[int]) -> None:
         for image in images:
             gone = self._images.pop(image, None)
-            for pid, memory in list(self._memory_by_pid.items()):
-                if gone is not None and memory is gone.memory:
-                    del self._memory_by_pid[pid]
+            if gone is not None and self._images_by_pid.get(gone.pid) is gone:
+                del self._images_by_pid[gone.pid]
 
     def ended(self, image: int) -> None:
         """Its memory is no longer asked for by the kernel side."""
@@ -148,16 +133,16 @@ class NativeStacks:
             known.ended = True
         libbpf.delete(self._texts, ctypes.c_uint64(image))
 
-    def _image(self, image: int, pid: int, parent: int = 0) -> _Image:
+    def _image(self, image: int, pid: int, parent: int = 0) -> Image:
         if image not in self._images and not parent:
             self._announce()
         known = self._images.get(image)
         if known is None:
             memory, before = MemoryMap(pid, self._files), self._expected.pop(pid, None)
             if not memory.regions:  # it is gone; if it has mapped no driver itself, it was forked
-                memory = before or self._memory_by_pid.get(parent) or memory
-            known = self._images[image] = _Image(memory)
-            self._memory_by_pid[pid] = memory
+                forked_by = self._images_by_pid.get(parent)
+                memory = before or (forked_by.memory if forked_by is not None else memory)
+            known = self._images[image] = self._images_by_pid[pid] = Image(image, pid, memory)
         return known
 
     def _receive(self, data: bytes) -> None:
@@ -172,6 +157,9 @@ class NativeStacks:
 
     def _add(self, event: SnapshotEvent, snapshot: Snapshot) -> None:
         image = self._image(event.image, event.tgid)
+        self._note_mappings()  # what this stack goes through may have been mapped just now
+        if image.stale:
+            self._refresh(image)
         unwound = self._unwinder.unwind(snapshot, image.memory)
         name = image.first_names.setdefault(unwound.addresses, event.native)
         if name == event.native:
@@ -194,61 +182,47 @@ class NativeStacks:
         if image is not None and known is not None:
             image.stacks[event.native] = known
 
-    def _tell_rules(self, image: _Image, addresses: tuple[int, ...]) -> None:
+    def _tell_rules(self, image: Image, addresses: tuple[int, ...]) -> None:
         """How to unwind each frame, as far as they are simple."""
         for number, address in enumerate(addresses):
             place = address if number == 0 else address + 1  # as it stands on the stack
             if place in image.told:
                 continue
-            rule = _rule(image.memory, address)
-            if rule is None or (number == 0 and rule != _rule(image.memory, address - 1)):
+            rule = rule_at(image.memory, address)
+            if rule is None or (number == 0 and rule != rule_at(image.memory, address - 1)):
                 return
             value = UnwindRule(cfa=rule.cfa, saved_bp=rule.saved_bp, base=FrameBase[rule.base.name])
             libbpf.update(self._rules, UnwindKey(pc=place, text=image.text), value)
             image.told.add(place)
 
     def _tell_text(self, event: TextEvent) -> None:
-        """What is executable now. When code has gone, other code can come to its place: all is learnt anew."""
+        """What is executable now."""
         image = self._image(event.image, event.tgid)
+        image.pages = event.pages
+        self._refresh(image)
+
+    def _refresh(self, image: Image) -> None:
+        """The kernel side is told what is executable, and whether addresses mean something else from now on."""
         self._name_all()
-        before = image.code()
-        image.memory.refresh()
-        now = image.code()
-        if not image.text or not before <= now:
+        code_is_other = image.refresh()
+        if not image.pages or image.ended:  # it has not asked yet, or will not again
+            return
+        if not image.text or code_is_other:
             self._last_text += 1
             image.text = self._last_text
-            image.told.clear()
-            image.frames.clear()
-            image.first_names.clear()
-        if image.ended:
-            return
-        found = executable_memory((begin, end) for begin, end, _ in now)
-        if found is not None:
-            libbpf.update_inner(self._texts, event.image, _text(event.pages, image.text, found))
+        libbpf.update_inner(self._texts, image.id, _text(image))
 
     def _name_all(self) -> None:
         for image, stack in self._unnamed:
             stack.frames = tuple(self._frame(image, address) for address in reversed(stack.addresses))
         self._unnamed.clear()
 
-    def _frame(self, image: _Image, address: int) -> Frame:
+    def _frame(self, image: Image, address: int) -> Frame:
         frame = image.frames.get(address)
         if frame is None:
             symbol = self._symbols.name(address, image.memory)
             frame = image.frames[address] = native_frame(symbol.function, symbol.library)
         return frame
-
-
-def _rule(memory: MemoryMap, address: int) -> SimpleRule | None:
-    region = memory.find(address)
-    place = region.address_as_linked(address) if region is not None else None
-    if region is None or place is None or isinstance(region.file, NoFile):
-        return None
-    try:
-        rules = region.file.rules(place, Budget())
-    except (Malformed, Exhausted):
-        return None
-    return simple_rule(rules) if rules is not None else None
 
 
 def _snapshot(event: SnapshotEvent, memory: bytes) -> Snapshot:
@@ -282,8 +256,11 @@ def _snapshot(event: SnapshotEvent, memory: bytes) -> Snapshot:
     )
 
 
-def _text(pages: int, number: int, memory: ExecutableMemory) -> Text:
-    text = Text(pages=pages, id=number)
+def _text(image: Image) -> Text:
+    memory = executable_memory(image.code())
+    if memory is None:  # it has no room for all of it: as if nothing were known but the number
+        return Text(pages=0, id=image.text)
+    text = Text(pages=image.pages, id=image.text)
     text.windows[:] = memory.windows
     ctypes.memmove(text.bits, memory.bits, len(memory.bits))
     return text

@@ -43,7 +43,7 @@ _MMAP2: Final = struct.Struct("<IIQQQIIQQII")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMapping:
-    """`pid` is that of the reader's pid namespace."""
+    """`pid` is that of the reader's pid namespace. The mapping's path is empty where no file is behind it."""
 
     pid: int
     mapping: Mapping
@@ -136,9 +136,9 @@ class _Ring:
 
 
 def _new_mapping(body: bytes) -> NewMapping | None:
-    """None for what is no file: anonymous memory, and the kernel's own pages in processes."""
+    """None for the kernel's own pages in processes."""
     name = body[_MMAP2.size :].split(b"\0", 1)[0]
-    if not name.startswith(b"/") or name.startswith(b"//"):  # //anon
+    if not name.startswith(b"/"):
         return None
     pid, _, start, length, offset, major, minor, inode, *_ = _MMAP2.unpack_from(body)
     mapping = Mapping(
@@ -147,7 +147,7 @@ def _new_mapping(body: bytes) -> NewMapping | None:
         offset=offset,
         executable=True,
         file=FileId(f"{major:02x}:{minor:02x}", inode),
-        path=os.fsdecode(name),
+        path="" if name.startswith(b"//") else os.fsdecode(name),  # //anon
     )
     return NewMapping(pid=pid, mapping=mapping)
 

@@ -129,7 +129,7 @@ class Tracer:
         self._code_deaths = CodeDeaths(self._bpf)
         self._probes = Probes(self._bpf, cookies=self._kernel.cookies)
         self._events = libbpf.RingBuffer(self._fds["events"], self._receive)
-        self._natives = NativeStacks(self._bpf, self._events.consume)
+        self._natives = NativeStacks(self._bpf, self._events.consume, self._note_mappings)
         self._stacks = WholeStacks(self._names, self._natives if self._options.native_stacks else None)
         self._spills = libbpf.RingBuffer(
             self._fds["spills"],
@@ -215,13 +215,7 @@ class Tracer:
             yield from libbpf.items(self._fds[table], abi.Site, abi.Totals)
 
     def _catch_up(self) -> None:
-        missed = self._mappings.lost + self._mappings.times_full
-        for new in self._mappings.taken():
-            self._probes.mapped(new)
-            if self._options.native_stacks and self._probes.is_driver(new.file):
-                self._natives.expect(new.pid)
-        if self._mappings.lost + self._mappings.times_full > missed:
-            self._probes.look_at_all()
+        self._note_mappings()
         self._spills.consume()
         self._events.consume()
         self._natives.consume()  # of processes that are known
@@ -229,6 +223,19 @@ class Tracer:
         if self._memory_failures.unexamined:
             self._release_ended()
             self._memory_failures.examine(self._sites(), self._releases)
+
+    def _note_mappings(self) -> None:
+        missed = self._mappings.lost + self._mappings.times_full
+        for new in self._mappings.taken():
+            self._natives.mapped(new.pid, new.mapping.start, new.mapping.end)
+            if not new.path:  # memory without a file
+                continue
+            self._probes.mapped(new)
+            if self._options.native_stacks and self._probes.is_driver(new.file):
+                self._natives.expect(new.pid)
+        if self._mappings.lost + self._mappings.times_full > missed:
+            self._probes.look_at_all()
+            self._natives.mapped_anywhere()
 
     def _receive(self, data: bytes) -> None:
         kind = int.from_bytes(data[:4], "little")

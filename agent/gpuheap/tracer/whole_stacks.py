@@ -8,7 +8,8 @@ from gpuheap.stacks.merge import in_place_of_evaluation, merge
 
 from .abi import StackReason
 from .names import Names, unknown
-from .native_stacks import NativeStack, NativeStacks
+from .native_images import NativeStack
+from .native_stacks import NativeStacks
 from .releases import SiteKey
 
 CUT_FRAME: Final = "<outer native frames not known>"

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Native stacks of C programs that are generated here, so that every stack is known by the bytes that it asks for."""
 
+import shutil
 import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -190,3 +191,109 @@ def test_more_new_stacks_than_may_be_copied_are_copied_when_they_come_again_and_
     assert missed == loss(tracer, "native_stack_missed")
     assert sum(objects.values()) + missed == count * rounds + 1
     assert min(objects.values()) >= 1
+
+
+LIBRARY = """
+int cuMemAlloc_v2(unsigned long *, unsigned long);
+__attribute__((noinline)) int %(name)s(unsigned long size)
+{
+	unsigned long address;
+	return cuMemAlloc_v2(&address, size) + 1;
+}
+int (*volatile chosen)(unsigned long) = %(name)s;
+int run(unsigned long size) { return chosen(size) + 1; }
+"""
+OPENS = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <stdlib.h>
+int cuInit(unsigned);
+int main(void)
+{
+	char path[4096];
+	unsigned long size;
+	void *library = 0;
+
+	cuInit(0);
+	while (scanf("%4095s %lu", path, &size) == 2) {
+		if (path[0] == '/') {
+			if (library)
+				dlclose(library);
+			library = dlopen(path, RTLD_NOW);
+		}
+		int (*run)(unsigned long) = dlsym(library, "run");
+		if (size)
+			run(size);
+		printf("%p\\n", (void *)run);
+		fflush(stdout);
+	}
+}
+"""
+
+
+@pytest.fixture(scope="module")
+def opens(build: Callable[..., Path]) -> Path:
+    return build(OPENS)
+
+
+@pytest.fixture(scope="module")
+def libraries(build: Callable[..., Path]) -> Callable[[str], Path]:
+    return lambda name: build(LIBRARY % {"name": name}, "-shared", "-fPIC")
+
+
+def opened(program: Program, path: Path | str, size: int) -> int:
+    """Where its function `run` is. A size of 0: nothing is allocated."""
+    program.write(f"{path} {size}\n")
+    return int(program.line(), 16)
+
+
+def below_main(tracer: Tracer, pid: int) -> dict[int, list[str]]:
+    return {size: functions(sites[0][0].stack)[1:] for size, sites in by_size(tracer, pid).items()}
+
+
+def test_a_library_in_the_place_of_another_has_its_own_names(
+    start: Callable[..., Program], tracer: Tracer, opens: Path, libraries: Callable[[str], Path]
+) -> None:
+    """All addresses of the two are the same."""
+    program, one, other = start(opens), libraries("one"), libraries("two")
+    place = opened(program, one, 100)
+    tracer.poll(0)
+    assert opened(program, other, 0) == place
+    tracer.poll(0)
+    assert opened(program, "-", 200) == place
+    assert opened(program, one, 0) == place
+    tracer.poll(0)
+    assert opened(program, "-", 100) == place
+    assert below_main(tracer, program.pid) == {100: ["run", "one"], 200: ["run", "two"]}
+
+
+def test_a_library_that_was_built_anew_under_the_same_name_has_its_new_names(
+    start: Callable[..., Program],
+    tracer: Tracer,
+    opens: Path,
+    libraries: Callable[[str], Path],
+    tmp_path: Path,
+) -> None:
+    program, path = start(opens), tmp_path / "plugin.so"
+    shutil.copy(libraries("one"), path)
+    place = opened(program, path, 100)
+    tracer.poll(0)
+    path.unlink()
+    shutil.copy(libraries("two"), path)
+    assert opened(program, path, 0) == place
+    tracer.poll(0)
+    opened(program, "-", 200)
+    assert below_main(tracer, program.pid) == {100: ["run", "one"], 200: ["run", "two"]}
+
+
+def test_a_library_that_is_opened_again_and_again_makes_nothing_void(
+    start: Callable[..., Program], tracer: Tracer, opens: Path, libraries: Callable[[str], Path]
+) -> None:
+    program, one = start(opens), libraries("one")
+    for _ in range(20):
+        opened(program, one, 100)
+        tracer.poll(0)
+    (sites,) = by_size(tracer, program.pid).values()
+    (image,) = [image for image in tracer._natives._images.values() if image.pid == program.pid]
+    assert len(sites) == 1
+    assert image.text == tracer._natives._last_text, "its code has had one number"
