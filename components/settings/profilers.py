@@ -1,15 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """Which profilers the stack has, and the settings of Azure's own, the extension `microsoft.inspektorgadget`.
 
-Settings of the extension: https://learn.microsoft.com/azure/aks/inspektor-gadget-configure; those behind the prefix
-`inspektor-gadget.` are values of its chart,
-https://github.com/inspektor-gadget/inspektor-gadget/blob/main/charts/gadget/values.yaml.
+Which setting is documented where, and which are left out, says docs/extension-settings.md.
 """
 
+import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Final, Literal
+from typing import Annotated, Final, Literal
 
-from pydantic import Field
+from pydantic import AfterValidator, Field
 from pydantic_core import PydanticCustomError
 
 from .agent import AgentBuild, AgentImage
@@ -18,6 +17,15 @@ from .base import Part, refuse
 Profiler = Literal["inspektor-gadget", "gpuheap"]
 BOTH: Final[tuple[Profiler, ...]] = ("inspektor-gadget", "gpuheap")
 _CHART: Final = "inspektor-gadget."
+# An image's name may end with `*`. A comma or a brace would end the list that the extension reads from one text.
+_GADGET: Final = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*\*?")
+
+
+def _gadgets(value: list[str]) -> list[str]:
+    for name in value:
+        if not _GADGET.fullmatch(name):
+            raise refuse(f"{name!r} is no name of an image")
+    return value
 
 
 class InspektorGadget(Part):
@@ -48,8 +56,20 @@ class InspektorGadget(Part):
     )
     experimental: bool = Field(default=False, description="true for experimental features", examples=[False])
     verify_image: bool = Field(default=True, description="true to run signed gadgets alone", examples=[True])
+    allowed_gadgets: Annotated[list[str], AfterValidator(_gadgets)] = Field(
+        default=[],
+        max_length=100,
+        description="images of gadgets that may run, `*` at the end for any; none: all of them. The "
+        "extension's own for GPUs must be among them",
+        examples=[["mcr.microsoft.com/oss/v2/inspektor-gadget/gadget/*"]],
+    )
     disallow_pulling: bool = Field(
         default=False, description="true to run only gadgets that are on the nodes", examples=[False]
+    )
+    host_pid: bool = Field(
+        default=True,
+        description="true to see the nodes' processes; without it, containers are found by the API server alone",
+        examples=[True],
     )
     cpu_request: str = Field(
         default="100m",
@@ -72,10 +92,14 @@ class InspektorGadget(Part):
             f"{_CHART}config.daemonLogLevel": self.log_level,
             f"{_CHART}config.eventsBufferLength": self.events_buffer_length,
             f"{_CHART}config.experimental": self.experimental,
+            # The documented name; charts that have the other one as well let this one win.
+            f"{_CHART}config.hookMode": self.hook_mode,
             f"{_CHART}config.operator.kubemanager.hook-mode": self.hook_mode,
             f"{_CHART}config.operator.kubemanager.fallback-podinformer": self.fallback_pod_informer,
             f"{_CHART}config.operator.oci.verify-image": self.verify_image,
+            f"{_CHART}config.operator.oci.allowed-gadgets": self.allowed_gadgets,
             f"{_CHART}config.operator.oci.disallow-pulling": self.disallow_pulling,
+            f"{_CHART}hostPID": self.host_pid,
             f"{_CHART}resources.requests.cpu": self.cpu_request,
             f"{_CHART}resources.requests.memory": self.memory_request,
             f"{_CHART}resources.limits.memory": self.memory_limit,
@@ -84,6 +108,11 @@ class InspektorGadget(Part):
 
 
 def _text(value: object) -> str:
+    """As Helm reads a value on its command line. A list in one text is replaced as a whole; with a key for each member,
+    the last ones of a longer list would stay.
+    """
+    if isinstance(value, list):
+        return "{" + ",".join(value) + "}"
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 

@@ -8,7 +8,7 @@ import pytest
 from components.inspektor_gadget import fingerprint
 from components.settings.profilers import InspektorGadget as Settings
 from tests.components.configs import accepted, refused
-from tests.components.conftest import EXISTING, run_program
+from tests.components.conftest import CHECKOUT, EXISTING, run_program
 from tests.components.recorder import Recording
 
 EXTENSION = "azure-native:kubernetesconfiguration:Extension"
@@ -55,6 +55,41 @@ def test_a_setting_that_is_said_no_longer_is_told_its_default() -> None:
     assert said["inspektor-gadget.config.daemonLogLevel"] == "debug"
     assert unsaid["inspektor-gadget.config.daemonLogLevel"] == "info"
     assert unsaid["inspektor-gadget.config.experimental"] == "false"
+
+
+@pytest.mark.parametrize(
+    ("key", "default"),
+    [
+        ("config.daemonLogLevel", "info"),
+        ("config.hookMode", "auto"),
+        ("config.operator.oci.verify-image", "true"),
+        ("config.operator.oci.allowed-gadgets", "{}"),
+        ("hostPID", "true"),
+    ],
+)
+def test_documented_settings_have_their_documented_defaults(key: str, default: str) -> None:
+    # https://learn.microsoft.com/azure/aks/inspektor-gadget-configure#configure-the-extension
+    assert Settings().told()[f"inspektor-gadget.{key}"] == default
+
+
+def test_a_list_is_told_as_one_setting_so_that_a_shorter_one_leaves_nothing() -> None:
+    two = Settings.model_validate({"allowedGadgets": ["example.io/gadget/*", "example.io/own:v1"]}).told()
+    assert (
+        two["inspektor-gadget.config.operator.oci.allowed-gadgets"]
+        == "{example.io/gadget/*,example.io/own:v1}"
+    )
+    assert two.keys() == Settings().told().keys()
+
+
+def test_both_names_of_the_hook_mode_say_the_same() -> None:
+    told = Settings.model_validate({"hookMode": "podinformer"}).told()
+    names = ("config.hookMode", "config.operator.kubemanager.hook-mode")
+    assert [told[f"inspektor-gadget.{name}"] for name in names] == ["podinformer", "podinformer"]
+
+
+def test_every_setting_has_its_source_in_the_documents() -> None:
+    page = (CHECKOUT / "docs" / "extension-settings.md").read_text()
+    assert [key for key in Settings().told() if f"`{key}`" not in page] == []
 
 
 def test_every_value_is_text() -> None:
@@ -116,6 +151,7 @@ def test_alerts_are_about_the_profilers_that_are_there(
         ({"profilers": ["gpuheap", "gpuheap"]}, "a profiler stands twice"),
         ({"profilers": ["gadget"]}, "gpuheap:profilers"),
         ({"inspektorGadget": {"logLevel": "loud"}}, "trace, debug, info"),
+        ({"inspektorGadget": {"allowedGadgets": ["a,b"]}}, "'a,b' is no name of an image"),
         (
             {"inspektorGadget": {"eventBufferLength": 9}},
             "did you mean gpuheap:inspektorGadget.eventsBufferLength?",
