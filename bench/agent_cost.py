@@ -12,9 +12,9 @@ import sys
 import threading
 import time
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Final
@@ -27,11 +27,6 @@ from gpuheap.contract import ALLOCATED_OBJECTS, DEFAULT_PUSH_INTERVAL_SECONDS
 
 RATES: Final = {"0": 0, "1k": 1_000, "10k": 10_000}
 STACKS: Final = 32
-INTERVALS: Final = 3
-"""Samples at each rate, of one interval each: a push falls into every one, wherever it begins."""
-
-SETTLE_SECONDS: Final = 3
-"""At a new rate, before it is measured: what is new is over then."""
 
 SLOWEST: Final = 1.5
 """Times as long as it should take may it take until the measured rate is no longer the one that is reported."""
@@ -42,19 +37,33 @@ TICKS: Final = os.sysconf("SC_CLK_TCK")
 ADDRESS: Final = re.compile(r"metrics=(\S+)")
 
 
-def agent_cost(
-    built: Built, interpreter: Path, interval: int = DEFAULT_PUSH_INTERVAL_SECONDS
-) -> Iterator[Figure]:
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Effort:
+    """`samples` at each rate, of one interval each: a push falls into every one, wherever it begins.
+
+    Before they are taken, `settle_seconds` pass at the new rate: what is new is over then.
+    """
+
+    rates: Mapping[str, int] = field(default_factory=lambda: RATES)
+    interval: int = DEFAULT_PUSH_INTERVAL_SECONDS
+    samples: int = 3
+    settle_seconds: float = 3
+
+
+DEFAULT: Final = Effort()
+
+
+def agent_cost(built: Built, interpreter: Path, effort: Effort = DEFAULT) -> Iterator[Figure]:
     """One agent and one program for all rates, in rising order: its memory is that of an agent which has seen load."""
     with (
         _taking_server() as url,
-        _agent(built, url, interval) as (pid, metrics),
+        _agent(built, url, effort.interval) as (pid, metrics),
         Worker(interpreter, built) as worker,
     ):
         worker.load({TRACED: built.drivers[TRACED]})
-        for name, rate in RATES.items():
-            _load(worker, rate, SETTLE_SECONDS)
-            samples = [_sample(worker, pid, metrics, rate, interval) for _ in range(INTERVALS)]
+        for name, rate in effort.rates.items():
+            _load(worker, rate, effort.settle_seconds)
+            samples = [_sample(worker, pid, metrics, rate, effort.interval) for _ in range(effort.samples)]
             yield median(f"agent_cpu_percent_{name}", [one.cpu_percent for one in samples], "% of a core")
             yield median(f"agent_rss_mib_{name}", [one.resident_mib for one in samples], "MiB")
             yield median(f"agent_own_mib_{name}", [one.own_mib for one in samples], "MiB")

@@ -77,13 +77,15 @@ def _unwinding(interpreter: Path) -> Iterator[Figure]:
 
 def _symbols(library: Path) -> Iterator[Figure]:
     found = [_looked_up(library) for _ in range(LOOKUPS)]
+    cold = [_looked_up(library, "--cold") for _ in range(LOOKUPS)]
     for name, unit in UNITS.items():
         yield median(f"symbols_{name}", [one[name] for one in found], unit)
+    yield median("symbols_cold_first_ms", [one["first_ms"] for one in cold], "ms")
 
 
-def _looked_up(library: Path) -> dict[str, float]:
+def _looked_up(library: Path, *options: str) -> dict[str, float]:
     answer = subprocess.run(
-        [sys.executable, "-m", "bench.symbol_lookup", str(library)], capture_output=True, text=True
+        [sys.executable, "-m", "bench.symbol_lookup", str(library), *options], capture_output=True, text=True
     )
     if answer.returncode:
         raise BadMeasurement(f"the symbols of {library} cannot be looked up: {answer.stderr.strip()}")
