@@ -3,7 +3,7 @@
 
 --quick      nanoseconds a call at depth 20, for each Python of the machine; writes nothing
 --programs   the same calls, and what the kernel says that each BPF program took; writes nothing
---only PART  calls, curves, native_calls, bystanders, agent or native; may be repeated; writes nothing
+--only PART  calls, curves, native_calls, snapshots, bystanders, agent or native; may be repeated; writes nothing
 """
 
 import argparse
@@ -29,6 +29,7 @@ from bench.native_calls import native_calls
 from bench.native_stacks import native_stacks
 from bench.probes import interpreters
 from bench.report import machine, number, rows, show, write
+from bench.snapshots import snapshots
 from bench.workers import WorkerFailed
 from gpuheap.tracer import TracerError
 
@@ -38,6 +39,7 @@ RESULTS: Final = CHECKOUT / "build" / "bench.json"
 MORE: Final[dict[str, Callable[[Built, Path], Iterable[Figure]]]] = {
     "curves": curves,
     "native_calls": native_calls,
+    "snapshots": snapshots,
     "bystanders": bystanders,
     "agent": agent_cost,
 }

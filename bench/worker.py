@@ -10,6 +10,8 @@ with a JSON line; ends with its input.
     {"do": "hold", "driver": NAME, "depth": 20, "count": 1000}
     {"do": "pace", "driver": NAME, "depth": 20, "rate": allocations a second, "seconds": 10.0, "stacks": 32}
         -> {"seconds": how long all of them took}
+    {"do": "mix", "driver": NAME, "depth": 20, "rate": allocations a second, "seconds": 4.0, "stacks": 119}
+        -> {"seconds": how long all of them took, "each": allocations by each native stack}
     {"do": "allocations"}               -> {NAME: how many there were in this program's life}
     {"do": "compute", "seconds": 1.0}   calls no driver
         -> {"ms": CPU time of each of many equal pieces of work}
@@ -29,6 +31,9 @@ WARMING_CALLS = 400
 """Of each chain before it is measured: its functions are then specialised, as in any program that runs for a while."""
 
 PACE_TICK_SECONDS = 0.01
+
+MIXED_CALLS = 2
+"""By one native stack before it is the next one's turn."""
 
 COMPUTED_NUMBERS = 50_000
 
@@ -157,6 +162,20 @@ class Program:
             time.sleep(PACE_TICK_SECONDS)
         self._allocations[driver] += made
         return {"seconds": time.monotonic() - began}
+
+    def mix(self, driver: str, depth: int, rate: int, seconds: float, stacks: int) -> dict[str, Any]:
+        """Pairs of calls at a steady rate, below 1, 2, 3 ... C functions more: each is another native stack."""
+        addresses, ns = (ctypes.c_uint64 * MIXED_CALLS)(), (ctypes.c_double * 2)()
+        step = chain(depth - frames_here(), self._loop.measure_below)
+        began = time.monotonic()
+        each = 0
+        while each * stacks < rate * seconds:
+            for native in range(1, stacks + 1):
+                step(1, native, self._numbers[driver], MIXED_CALLS, addresses, ns)
+            each += MIXED_CALLS
+            time.sleep(max(0.0, began + each * stacks / rate - time.monotonic()))
+        self._allocations[driver] += each * stacks
+        return {"seconds": time.monotonic() - began, "each": each}
 
     def compute(self, seconds: float) -> dict[str, Any]:
         ms: list[float] = []

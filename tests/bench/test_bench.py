@@ -8,14 +8,14 @@ from pathlib import Path
 
 import pytest
 
-from bench import native_calls
-from bench.agent_cost import agent_cost
-from bench.build import EMPTY, PLAIN, TRACED, build
+from bench import agent_cost, native_calls
+from bench.build import EMPTY, PLAIN, TRACED, Built, build
 from bench.calls import DEPTH, Effort, measured
 from bench.figures import BadMeasurement, document, median, ratio, single
 from bench.probes import empty_probes, tracing
 from bench.programs import Run, between
 from bench.report import machine, number, write
+from bench.snapshots import snapshots
 from bench.worker import chain, frames_here
 
 
@@ -100,11 +100,15 @@ def test_what_ran_in_the_meantime_is_the_difference_and_the_dearest_comes_first(
     assert between(before, after) == [Run(name="new", runs=1, ns=500), Run(name="entry", runs=2, ns=20)]
 
 
+@pytest.fixture(scope="module")
+def built(tmp_path_factory: pytest.TempPathFactory) -> Built:
+    return build(tmp_path_factory.mktemp("bench"))
+
+
 @pytest.mark.bpf
 def test_a_tiny_run_measures_a_driver_without_probes_with_empty_ones_and_with_the_tracers(
-    tmp_path: Path,
+    built: Built,
 ) -> None:
-    built = build(tmp_path)
     drivers = [PLAIN, EMPTY, TRACED]
     with empty_probes(built), tracing(built) as tracer:
         cost = measured(built, Path(sys.executable), tracer, drivers, DEPTH, Effort(rounds=2, count=20))
@@ -113,15 +117,23 @@ def test_a_tiny_run_measures_a_driver_without_probes_with_empty_ones_and_with_th
 
 
 @pytest.mark.bpf
-def test_a_tiny_run_measures_native_stacks_of_a_given_depth(tmp_path: Path) -> None:
-    built, effort = build(tmp_path), Effort(rounds=2, count=20)
+def test_a_tiny_run_measures_native_stacks_of_a_given_depth(built: Built) -> None:
+    effort = Effort(rounds=2, count=20)
     with empty_probes(built), tracing(built, native_stacks=True) as tracer:
         cost = native_calls.measured(built, Path(sys.executable), tracer, DEPTH, 50, effort)
     assert {name: len(one.allocate_ns) for name, one in cost.items()} == {EMPTY: 2, TRACED: 2}
 
 
 @pytest.mark.bpf
-def test_the_agents_cost_is_that_of_an_agent_that_sees_the_allocations(tmp_path: Path) -> None:
-    figures = {figure.name: figure for figure in agent_cost(build(tmp_path), Path(sys.executable), 1)}
-    assert {"agent_cpu_percent_1k", "agent_rss_mib_1k"} <= figures.keys()
-    assert figures["agent_rss_mib_1k"].value > figures["agent_own_mib_1k"].value > 1
+def test_a_tiny_run_finds_119_native_stacks(built: Built) -> None:
+    figures = {figure.name: figure.value for figure in snapshots(built, Path(sys.executable), 0.1)}
+    assert (figures["snapshots_stacks_made"], figures["snapshots_stacks_found"]) == (119, 119)
+
+
+@pytest.mark.bpf
+def test_the_agents_cost_is_that_of_an_agent_that_sees_the_allocations(built: Built) -> None:
+    effort = agent_cost.Effort(rates={"few": 20}, interval=1, samples=1, settle_seconds=1)
+    found = agent_cost.agent_cost(built, Path(sys.executable), effort)
+    figures = {figure.name: figure.value for figure in found}
+    assert {"agent_cpu_percent_few", "agent_rss_mib_few"} <= figures.keys()
+    assert figures["agent_rss_mib_few"] > figures["agent_own_mib_few"] > 1
