@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Builds of CPython that this machine does not have installed, kept in the per-user cache and run from there.
 
-- The newest versions of Debian's unstable release, with its C library beside them.
+- The newest versions of Debian's unstable release, with its C library beside them; their headers, also of the
+  interpreter's inside, apart.
 - python-build-standalone's build as uv installs it (static, stripped), from the Go module that packs it.
 - A free-threaded build, made from Debian's source package. It takes minutes, so only
   `python -m tests.interpreters.archive` makes it; that fetches all the others, too.
@@ -44,6 +45,11 @@ COMPILED: Final = (
 def unstable() -> Path:
     """The root folder of Debian's unstable Pythons. Raises NotObtainable."""
     return _kept(f"{UNSTABLE}-{'-'.join(UNSTABLE_VERSIONS)}", _fetch_unstable)
+
+
+def unstable_headers() -> Path:
+    """The root folder of the headers of Debian's unstable Pythons. Raises NotObtainable."""
+    return _kept(f"{UNSTABLE}-headers-{'-'.join(UNSTABLE_VERSIONS)}", _fetch_unstable_headers)
 
 
 def standalone() -> Path:
@@ -98,6 +104,14 @@ def _fetch_unstable(into: Path) -> None:
         _compile([*start, str(python)], into / "usr" / "lib" / f"python{version}")
 
 
+def _fetch_unstable_headers(into: Path) -> None:
+    archive = Archive(into / "apt", _site(), UNSTABLE)
+    archive.download(*(f"libpython{version}-dev" for version in UNSTABLE_VERSIONS))
+    archive.unpack(archive.work / "unpacked")
+    (archive.work / "unpacked" / "usr" / "include").rename(into / "include")
+    shutil.rmtree(archive.work)
+
+
 def _fetch_standalone(into: Path) -> None:
     if (go := shutil.which("go")) is None:
         raise NotObtainable("needs go, which fetches the module that packs it")
@@ -148,6 +162,7 @@ def _build_free_threaded(into: Path) -> None:
 def main() -> int:
     try:
         print(unstable())
+        print(unstable_headers())
         print(standalone())
         print(free_threaded(build=True))
     except NotObtainable as error:
