@@ -5,15 +5,22 @@ import os
 import selectors
 import signal
 import subprocess
+import sys
 import threading
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Final, NamedTuple
 
 import grpc
 
+from localcloud.plugin.language.prepared import VARIABLE, Program, RunningProgram
+
 CHUNK_BYTES: Final = 64 * 1024
 GRACE_SECONDS: Final = 2.0
+
+
+Process = subprocess.Popen[bytes] | RunningProgram
 
 
 class Written(NamedTuple):
@@ -27,7 +34,7 @@ class Processes:
     """All running programs of one host."""
 
     def __init__(self) -> None:
-        self._running: set[subprocess.Popen[bytes]] = set()
+        self._running: set[Process] = set()
         self._lock = threading.Lock()
         self._ending = False
 
@@ -35,7 +42,7 @@ class Processes:
         self, command: Sequence[str], context: grpc.ServicerContext, *, environment: Mapping[str, str]
     ) -> int:
         """Run a program whose output goes where the host's own goes, which the engine shows; its exit code."""
-        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
+        process = _started(command, environment)
         self._watch(process, context)
         return self._wait(process)
 
@@ -79,7 +86,7 @@ class Processes:
         for process in running:
             _end(process)
 
-    def _watch(self, process: subprocess.Popen[bytes], context: grpc.ServicerContext) -> None:
+    def _watch(self, process: Process, context: grpc.ServicerContext) -> None:
         with self._lock:
             self._running.add(process)
             ending = self._ending
@@ -87,24 +94,39 @@ class Processes:
         if ending or not context.add_callback(lambda: _end(process)):
             _end(process)
 
-    def _wait(self, process: subprocess.Popen[bytes]) -> int:
+    def _wait(self, process: Process) -> int:
         code = process.wait()
         with self._lock:
             self._running.discard(process)
         return code
 
 
-def _end(process: subprocess.Popen[bytes]) -> None:
+def _started(command: Sequence[str], environment: Mapping[str, str]) -> Process:
+    """By the Python that has imported the SDKs already, where there is one, and the program asks for no other."""
+    python, unbuffered, script, *arguments = command
+    prepared = os.environ.get(VARIABLE)
+    if prepared and unbuffered == "-u" and python == sys.executable:
+        program = Program(script=script, arguments=arguments, environment=environment, folder=str(Path.cwd()))
+        return RunningProgram(prepared, program)
+    return subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True, env=environment)
+
+
+def _end(process: Process) -> None:
     """Ask the process and those that it started to end, and make them if they do not."""
     if process.poll() is not None:
         return
-    # It leads a session of its own: the interrupt that the engine sends to its host's group is not meant for programs.
-    os.killpg(process.pid, signal.SIGTERM)
+    # It leads a group of its own: the interrupt that the engine sends to its host's group is not meant for programs.
+    _signal(process, signal.SIGTERM)
 
     def kill() -> None:
         try:
             process.wait(GRACE_SECONDS)
         except subprocess.TimeoutExpired:
-            os.killpg(process.pid, signal.SIGKILL)
+            _signal(process, signal.SIGKILL)
 
     threading.Thread(target=kill).start()
+
+
+def _signal(process: Process, number: int) -> None:
+    with suppress(ProcessLookupError):  # it ends at this moment
+        os.killpg(process.pid, number)

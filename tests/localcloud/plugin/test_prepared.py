@@ -1,0 +1,71 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Programs that a Python runs which has imported its modules beforehand."""
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from localcloud.plugin.language.prepared import VARIABLE, Program, RunningProgram, prepared_python
+
+SHOWS_ITSELF = """
+import os, sys
+
+before = "colorsys" in sys.modules
+import neighbour
+
+with open("shown", "w") as shown:
+    print(__name__, sys.argv, os.getcwd(), sys.path[0], dict(os.environ), before, neighbour.WORD, file=shown)
+sys.exit(7)
+"""
+
+
+@pytest.fixture(scope="module", autouse=True)
+def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
+    with prepared_python(tmp_path_factory.mktemp("prepared") / "python", modules=["colorsys"]):
+        yield
+
+
+def started(folder: Path, text: str, *arguments: str) -> RunningProgram:
+    script = folder / "program.py"
+    script.write_text(text)
+    program = Program(script=str(script), arguments=arguments, environment={"WORD": "x"}, folder=str(folder))
+    return RunningProgram(os.environ[VARIABLE], program)
+
+
+def test_a_program_runs_as_in_a_process_of_its_own(tmp_path: Path) -> None:
+    (tmp_path / "neighbour.py").write_text("WORD = 'found'")
+    assert started(tmp_path, SHOWS_ITSELF, "one", "two").wait(30) == 7
+    shown = (tmp_path / "shown").read_text()
+    command = [sys.executable, str(tmp_path / "program.py"), "one", "two"]
+    subprocess.run(command, cwd=tmp_path, env={"WORD": "x"}, check=False)
+    # LC_CTYPE: what Python itself sets where the environment names no language (PEP 538).
+    expected = (tmp_path / "shown").read_text().replace(", 'LC_CTYPE': 'C.UTF-8'", "")
+    assert shown == expected.replace(" False found", " True found"), "only the import was made before"
+
+
+def test_what_a_program_imports_is_not_there_for_the_next(tmp_path: Path) -> None:
+    for _ in range(2):
+        text = "import sys; known = 'wave' in sys.modules; import wave; sys.exit(known)"
+        assert started(tmp_path, text).wait(30) == 0
+
+
+def test_a_program_can_be_ended_and_says_by_what(tmp_path: Path) -> None:
+    program = started(tmp_path, "import threading; threading.Event().wait()")
+    assert program.poll() is None
+    os.killpg(program.pid, signal.SIGTERM)
+    assert program.wait(30) == -signal.SIGTERM
+    assert program.poll() == -signal.SIGTERM
+
+
+def test_an_exception_is_an_exit_code(tmp_path: Path) -> None:
+    assert started(tmp_path, "1 / 0").wait(30) == 1
+
+
+def test_without_a_prepared_python_there_is_no_program(tmp_path: Path) -> None:
+    with pytest.raises(OSError, match="No such file"):
+        RunningProgram(str(tmp_path / "none"), Program(script="x", arguments=[], environment={}, folder="."))
