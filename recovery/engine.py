@@ -6,7 +6,8 @@ import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Final
+from urllib.parse import unquote, urlsplit
 
 
 class EngineFailed(Exception):
@@ -14,7 +15,11 @@ class EngineFailed(Exception):
 
 
 class Locked(Exception):
-    """Another command holds the lock of the stack, or died with it; the text is the engine's."""
+    """Another command holds the lock of the stack or writes its state, or died with that; the text is the engine's."""
+
+
+SIGNS_OF_ANOTHER: Final = ("currently locked", "failed to load checkpoint: EOF")
+"""The second: of a state in files, what the engine notes beside it (`.attrs`) was begun and not written."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -36,7 +41,21 @@ class Stack:
             return None
 
     def unlock(self) -> None:
+        """Nothing of a command that died is in the way any more."""
+        self._drop_unwritten_notes()
         self._run("cancel", "--yes")
+
+    def _drop_unwritten_notes(self) -> None:
+        """Where the state is in files, the engine puts each in its place as a whole, but not the note beside it: killed
+        while it writes that, it cannot read the file any more. It can do without the note.
+
+        https://github.com/google/go-cloud/blob/master/blob/fileblob/attrs.go
+        """
+        backend = urlsplit(str(json.loads(self._run("whoami", "--json", stack=False))["url"]))
+        if backend.scheme == "file":
+            for note in (Path(unquote(backend.path)).expanduser() / ".pulumi").rglob("*.attrs"):
+                if not note.stat().st_size:
+                    note.unlink()
 
     def replace_state(self, state: Mapping[str, Any]) -> None:
         """Raises Locked."""
@@ -49,10 +68,10 @@ class Stack:
     def _config(self) -> list[str]:
         return ["--config-file", str(self.config_file)] if self.config_file else []
 
-    def _run(self, *arguments: str, given: str = "") -> str:
-        command = ["pulumi", "--non-interactive", *arguments, "--stack", self.name]
+    def _run(self, *arguments: str, given: str = "", stack: bool = True) -> str:
+        command = ["pulumi", "--non-interactive", *arguments, *(["--stack", self.name] if stack else [])]
         done = subprocess.run(command, cwd=self.directory, input=given, capture_output=True, text=True)
         if done.returncode:
             printed = (done.stdout + done.stderr).strip()
-            raise (Locked if "currently locked" in printed else EngineFailed)(printed)
+            raise (Locked if any(sign in printed for sign in SIGNS_OF_ANOTHER) else EngineFailed)(printed)
         return done.stdout
