@@ -10,7 +10,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node
 
 from localcloud.azure.knowledge import token_hex
-from localcloud.azure.vm_sizes import SLICES, vm_size
+from localcloud.azure.vm_sizes import SLICES, slice_name, vm_size
+from localcloud.kube.gpus import Gpus
 
 POOL_LABEL: Final = "kubernetes.azure.com/agentpool"
 POOL_ID_ANNOTATION: Final = "localcloud.gpuheap/pool"
@@ -54,11 +55,11 @@ class Pool:
             f"/providers/Microsoft.Compute/virtualMachineScaleSets/{machines}/virtualMachines/{number}"
         )
         resources = self._resources(size)
+        gpus = self._gpus(size)
+        annotations = {POOL_ID_ANNOTATION: self.id, **(gpus.annotation() if gpus else {})}
         status = NodeStatus(capacity=resources, allocatable=resources)
         return Node(
-            metadata=ObjectMeta(
-                name=name, labels=self._labels(name, size), annotations={POOL_ID_ANNOTATION: self.id}
-            ),
+            metadata=ObjectMeta(name=name, labels=self._labels(name, size), annotations=annotations),
             spec=NodeSpec(providerID=provider_id, taints=self._taints()),
             status=status,
         )
@@ -94,17 +95,23 @@ class Pool:
 
     def _resources(self, size: str) -> dict[str, str]:
         has = vm_size(size)
-        resources = {
+        return {
             "cpu": str(has.processors),
             "memory": f"{has.memory_gib}Gi",
             "ephemeral-storage": "120Gi",
             "pods": str(self.properties.get("maxPods", 110)),
         }
-        if has.gpu_vendor:
-            # The device plugin's strategy `single`: instances of a cut GPU are offered under the same name.
-            slices = SLICES.get(str(self.properties.get("gpuInstanceProfile")), 1)
-            resources[f"{has.gpu_vendor}.com/gpu"] = str(has.gpus * slices)
-        return resources
+
+    def _gpus(self, size: str) -> Gpus | None:
+        """A device plugin makes them the node's resources: `kube/gpus.py`."""
+        has = vm_size(size)
+        if not has.gpu_vendor:
+            return None
+        profile = str(self.properties.get("gpuInstanceProfile"))
+        cut = slice_name(size, profile)
+        return Gpus(
+            vendor=has.gpu_vendor, count=has.gpus, slices=SLICES[profile] if cut else 0, slice=cut or ""
+        )
 
     @property
     def _spot(self) -> bool:

@@ -13,6 +13,7 @@ from localcloud.azure.knowledge import TENANT, Asked, Finder, Knowledge, guid, t
 from localcloud.azure.records import Json, Resource
 from localcloud.azure.types_basic import GROUP, system_identity
 from localcloud.azure.types_network import PRIVATE_LINK_SERVICE
+from localcloud.azure.vm_sizes import slice_name
 
 AKS: Final = f"{GROUP}/providers/Microsoft.ContainerService/managedClusters/{{resourceName}}"
 CLUSTER: Final = "azure-native:containerservice:ManagedCluster"
@@ -185,6 +186,13 @@ def _agent_pool_allowed(asked: Asked) -> None:
     if asked.before is None and any(pool.get("name") == asked.name for pool in inline):
         raise AzureError(409, "AgentPoolAlreadyExists", f"Pool {asked.name} was made with the cluster.")
     _known_size(asked.inputs.get("vmSize"), asked.name)
+    size, profile = str(asked.inputs.get("vmSize")), asked.inputs.get("gpuInstanceProfile")
+    if profile and slice_name(size, profile) is None:
+        raise AzureError(
+            400,
+            "InvalidParameter",
+            f"The GPUs of {size}, of pool {asked.name}, cannot be cut into {profile}.",
+        )
 
 
 def _known_size(vm_size: str | None, pool: str) -> None:

@@ -21,6 +21,7 @@ from localcloud.azure.nodes import Pool
 from localcloud.azure.records import Resource
 from localcloud.azure.store import Store
 from localcloud.azure.types_cluster import CLUSTER
+from localcloud.kube.gpus import Gpus
 from localcloud.kube.karpenter_crds import NODE_POOL
 from localcloud.kube.watching import WATCH_SECONDS, Follower
 
@@ -108,7 +109,7 @@ class Karpenter:
                 continue
             for name, count in _asked(other).items():
                 used[name] = used.get(name, 0) + count
-        has = node.status.allocatable or {}
+        has = _will_offer(node)
         return any(used.get(name, 0) + count > int(has.get(name, "0")) for name, count in _asked(pod).items())
 
 
@@ -172,12 +173,21 @@ def _fits(pod: Pod, node: Node) -> bool:
     assert node.spec
     assert node.status
     labels = node.metadata.labels or {}
-    has = node.status.allocatable or {}
+    has = _will_offer(node)
     return (
         all(labels.get(key) == value for key, value in (pod.spec.nodeSelector or {}).items())
         and all(_tolerated(taint, pod.spec.tolerations or []) for taint in node.spec.taints or ())
         and all(count <= int(has.get(name, "0")) for name, count in _asked(pod).items())
     )
+
+
+def _will_offer(node: Node) -> Mapping[str, str]:
+    """What the node has, and what it will have when a device plugin runs there. Karpenter knows it from the size."""
+    gpus = Gpus.of(node)
+    return {
+        **(gpus.resources("none") if gpus else {}),
+        **((node.status and node.status.allocatable) or {}),
+    }
 
 
 def _tolerated(taint: Taint, tolerations: list[Toleration]) -> bool:
@@ -206,8 +216,7 @@ def _asked(pod: Pod) -> Mapping[str, int]:
 def _within(limits: Mapping[str, Any], nodes: list[Node]) -> bool:
     """Whether these nodes have no more than the pool may have, of what is counted in whole numbers."""
     return all(
-        sum(int(((node.status and node.status.capacity) or {}).get(name, "0")) for node in nodes)
-        <= int(limit)
+        sum(int(_will_offer(node).get(name, "0")) for node in nodes) <= int(limit)
         for name, limit in limits.items()
         if "/" in name
     )

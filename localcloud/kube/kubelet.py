@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Plays the kubelet of every Node: pods become Running without a container, and Nodes stay Ready.
 
-Pods that restart always run until they are deleted; all others succeed at once. Makes no Nodes. Nodes that have a
-kubelet of their own are left to it.
+Pods that restart always run until they are deleted; all others succeed at once. A device plugin's pod adds GPUs to its
+Node while it runs (`gpus.py`). Makes no Nodes. Nodes that have a kubelet of their own are left to it.
 """
 
 import itertools
@@ -21,6 +21,7 @@ from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Node, Pod
 from lightkube.types import PatchType
 
+from localcloud.kube.gpus import is_plugin, offered
 from localcloud.kube.watching import WATCH_SECONDS, Follower
 
 LEASE_NAMESPACE: Final = "kube-node-lease"
@@ -127,6 +128,7 @@ class Kubelet:
         if pod.metadata.deletionTimestamp:
             self._remove(pod)
         elif pod.status is None or pod.status.phase in (None, "Pending"):
+            self._offer(pod, runs=True)
             status = running_status(pod, self._address(), self._host_address(pod.spec.nodeName))
             self._kubernetes.patch(
                 Pod.Status,
@@ -137,9 +139,24 @@ class Kubelet:
             )
 
     def _remove(self, pod: Pod) -> None:
+        self._offer(pod, runs=False)
         try:
             self._kubernetes.delete(Pod, _name(pod), namespace=_namespace(pod), grace_period=0)
         except ApiError as error:
+            if error.status.code != 404:
+                raise
+
+    def _offer(self, pod: Pod, *, runs: bool) -> None:
+        """Give the pod's Node what a device plugin's pod offers, or take it away again."""
+        assert pod.spec
+        if not is_plugin(pod) or not pod.spec.nodeName:
+            return
+        try:
+            resources = offered(self._kubernetes.get(Node, pod.spec.nodeName), pod)
+            now = resources if runs else dict.fromkeys(resources, "0")
+            status = {"status": {"capacity": now, "allocatable": now}}
+            self._kubernetes.patch(Node.Status, pod.spec.nodeName, status, patch_type=PatchType.MERGE)
+        except ApiError as error:  # the node went meanwhile
             if error.status.code != 404:
                 raise
 

@@ -15,6 +15,7 @@ from lightkube import Client
 from lightkube.models.core_v1 import Container, PodSpec, ResourceRequirements, Toleration
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.apps_v1 import DaemonSet
+from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Node, Pod
 from lightkube.resources.storage_v1 import StorageClass
 
@@ -26,15 +27,27 @@ from localcloud.kube.watching import client
 pytestmark = [pytest.mark.engine, pytest.mark.cluster]
 
 AGENT_POOL = "azure-native:containerservice:AgentPool"
+MIXED = {
+    "name": "mixed",
+    "vmSize": "Standard_NC24ads_A100_v4",
+    "count": 1,
+    "mig": {"profile": "3g", "strategy": "mixed"},
+}
 
 
 @pytest.fixture(scope="module")
 def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The configuration of the stack that the test names, with a cluster that may be destroyed."""
+    """The configuration of the stack that the test names, with a cluster that may be destroyed.
+
+    `staging` has the other way to offer slices beside its own: a pool that is cut with the strategy `mixed`.
+    """
     name = f"Pulumi.{request.param}.yaml"
-    text = (CHECKOUT / name).read_text()
+    values = yaml.safe_load((CHECKOUT / name).read_text())
+    values["config"]["gpuheap:cluster"]["protect"] = False
+    if request.param == "staging":
+        values["config"]["gpuheap:gpuPools"].append(MIXED)
     file = tmp_path_factory.mktemp("config") / name
-    file.write_text(text.replace("protect: true", "protect: false"))
+    file.write_text(yaml.safe_dump(values))
     return file
 
 
@@ -87,15 +100,38 @@ def until(what: str, look: Callable[[], bool], seconds: float = 120) -> None:
 
 
 @staging
-def test_two_kinds_of_pools_offer_what_they_say(engine: Engine, store: Store, kubernetes: Client) -> None:
+def test_each_kind_of_pool_offers_what_it_says(engine: Engine, store: Store, kubernetes: Client) -> None:
     pools = {pool.name: pool.outputs for pool in store.resources(token=AGENT_POOL)}
-    assert set(pools) == {"train", "share"}
+    assert set(pools) == {"train", "share", "mixed"}
     assert (pools["train"]["minCount"], pools["train"]["maxCount"]) == (0, 2)
-    (node,) = kubernetes.list(Node, labels={"agentpool": "share"})
-    assert node.status and node.status.allocatable
-    assert node.status.allocatable["nvidia.com/gpu"] == "7", "one A100 cut into seven"
+    assert gpus_of(kubernetes, "share") == {"nvidia.com/gpu": "7"}, "one A100 cut into seven"
+    assert gpus_of(kubernetes, "mixed") == {"nvidia.com/mig-3g.40gb": "2"}, "one A100 cut into two"
     assert kubernetes.get(StorageClass, "local-nvme").provisioner == "localdisk.csi.acstor.io"
     assert engine.outputs()["agentDaemonSet"]
+
+
+def gpus_of(kubernetes: Client, pool: str) -> dict[str, str]:
+    """What the one node of a pool offers of its GPUs."""
+    (node,) = kubernetes.list(Node, labels={"agentpool": pool})
+    offered = (node.status and node.status.allocatable) or {}
+    return {name: count for name, count in offered.items() if name.startswith("nvidia.com/")}
+
+
+@staging
+def test_each_pools_readiness_asked_for_what_its_nodes_offer(engine: Engine, kubernetes: Client) -> None:
+    jobs = {str(job.metadata and job.metadata.name): job for job in kubernetes.list(Job, namespace="*")}
+    assert {name: gpu_asked(job) for name, job in jobs.items()} == {
+        "share": "nvidia.com/gpu",
+        "mixed": "nvidia.com/mig-3g.40gb",
+    }
+    assert all(job.status and job.status.succeeded == 1 for job in jobs.values())
+
+
+def gpu_asked(job: Job) -> str:
+    assert job.spec and job.spec.template.spec
+    resources = job.spec.template.spec.containers[0].resources
+    (name,) = (name for name in (resources and resources.limits) or {} if "/" in name)
+    return name
 
 
 @staging

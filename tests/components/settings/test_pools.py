@@ -7,7 +7,7 @@ import pytest
 
 from components.settings.gpu_sizes import SIZES, known
 from components.settings.pools import GpuPool
-from localcloud.azure.vm_sizes import vm_size
+from localcloud.azure.vm_sizes import slice_name, vm_size
 from tests.components.configs import accepted, only_problem
 
 A100, H100, T4, MI300X = (
@@ -58,6 +58,8 @@ def test_the_local_cloud_knows_the_same_of_each_size(size: str) -> None:
     row, simulated = known(size), vm_size(size)
     assert row is not None
     assert (row.vendor, row.gpus) == (simulated.gpu_vendor, simulated.gpus)
+    cut = {profile: slice_name(size, f"MIG{profile}") for profile in ("1g", "2g", "3g", "4g", "7g")}
+    assert row.slices == {profile: name for profile, name in cut.items() if name}
 
 
 def test_spot_nodes_have_a_taint_of_their_own_beside_that_of_gpus() -> None:

@@ -75,6 +75,11 @@ def _nodes(cluster: Client, pool: str) -> list[str]:
     ]
 
 
+def _allocatable(cluster: Client, name: str) -> dict[str, str]:
+    status = cluster.get(Node, name).status
+    return (status and status.allocatable) or {}
+
+
 def test_a_cluster_has_the_nodes_of_its_own_pools(aks: str, cluster: Client, store: Store) -> None:
     assert len(_nodes(cluster, "system")) == 1
     found = store.resource(aks)
@@ -88,8 +93,8 @@ def test_there_is_one_control_plane(aks: str, engine: Engine) -> None:
         engine.create(CLUSTER, {**CLUSTER_INPUTS, "resourceName": "another"})
 
 
-def test_a_gpu_pool_has_tainted_nodes_with_gpus_that_become_ready(
-    aks: str, engine: Engine, cluster: Client, waiting: Any
+def test_a_gpu_pool_has_tainted_nodes_that_become_ready_and_offer_gpus_with_a_plugin(
+    aks: str, engine: Engine, cluster: Client, waiting: Any, device_plugin: Any
 ) -> None:
     id, outputs = engine.create(POOL, POOL_INPUTS)
     assert outputs["provisioningState"] == "Succeeded"
@@ -100,8 +105,9 @@ def test_a_gpu_pool_has_tainted_nodes_with_gpus_that_become_ready(
         return any(c.type == "Ready" and c.status == "True" for c in (status and status.conditions) or ())
 
     waiting("the node to be Ready", ready)
+    device_plugin("gpu")
+    waiting("a GPU", lambda: _allocatable(cluster, name).get("nvidia.com/gpu") == "1")
     node = cluster.get(Node, name)
-    assert node.status and node.status.allocatable and node.status.allocatable["nvidia.com/gpu"] == "1"
     assert node.spec and any(taint.key == "nvidia.com/gpu" for taint in node.spec.taints or ())
     checked, _ = engine.check(POOL, {**POOL_INPUTS, "count": 3, "nodeLabels": {"a": "b"}})
     engine.update(POOL, id, outputs, checked)
@@ -111,6 +117,12 @@ def test_a_gpu_pool_has_tainted_nodes_with_gpus_that_become_ready(
     assert _nodes(cluster, "gpu") == [name]
     engine.delete(POOL, id)
     assert _nodes(cluster, "gpu") == [] and len(_nodes(cluster, "system")) == 1
+
+
+def test_a_gpu_that_cannot_be_cut_is_refused(aks: str, engine: Engine) -> None:
+    t4 = {"vmSize": "Standard_NC4as_T4_v3", "gpuInstanceProfile": "MIG1g"}
+    with pytest.raises(grpc.RpcError, match="cannot be cut into MIG1g"):
+        engine.create(POOL, {**POOL_INPUTS, **t4})
 
 
 def test_a_cluster_shows_all_its_pools_and_a_refresh_keeps_them_apart(

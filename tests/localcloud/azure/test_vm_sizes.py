@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 import pytest
 
-from localcloud.azure.vm_sizes import vm_size
+from localcloud.azure.vm_sizes import slice_name, vm_size
 
 
 @pytest.mark.parametrize(
@@ -26,3 +26,19 @@ def test_a_size_has_what_its_data_sheet_says(
 ) -> None:
     size = vm_size(name)
     assert (size.processors, size.gpus, size.gpu_vendor) == (processors, gpus, vendor)
+
+
+@pytest.mark.parametrize(
+    ("name", "slices"),
+    [
+        ("Standard_ND96asr_v4", ["1g.5gb", "2g.10gb", "3g.20gb", "4g.20gb", "7g.40gb"]),
+        ("Standard_NC24ads_A100_v4", ["1g.10gb", "2g.20gb", "3g.40gb", "4g.40gb", "7g.80gb"]),
+        ("Standard_NC40ads_H100_v5", ["1g.12gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"]),
+        ("Standard_NC80adis_H100_v5", ["1g.12gb", "2g.24gb", "3g.47gb", "4g.47gb", "7g.94gb"]),
+        ("Standard_ND96isr_H200_v5", ["1g.18gb", "2g.35gb", "3g.71gb", "4g.71gb", "7g.141gb"]),
+        ("Standard_NCC40ads_H100_v5", [None] * 5),
+        ("Standard_NC4as_T4_v3", [None] * 5),
+    ],
+)
+def test_instances_have_the_names_of_nvidias_tables(name: str, slices: list[str | None]) -> None:
+    assert [slice_name(name, f"MIG{profile}g") for profile in (1, 2, 3, 4, 7)] == slices

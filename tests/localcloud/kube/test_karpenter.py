@@ -94,9 +94,14 @@ def pod(namespace: str, gpus: int, *tolerated: str) -> Pod:
 
 
 def test_a_pod_that_fits_brings_a_node_and_runs_there(
-    kubernetes: Client, namespace: str, node_pool: Callable[..., str], waiting: Callable[..., Any]
+    kubernetes: Client,
+    namespace: str,
+    node_pool: Callable[..., str],
+    waiting: Callable[..., Any],
+    device_plugin: Callable[..., None],
 ) -> None:
     pool = node_pool(spec(labels={"team": "research"}))
+    device_plugin("research", label="team")
     made = kubernetes.create(pod(namespace, 2, "nvidia.com/gpu"))
     assert made.metadata and made.metadata.name
     name = made.metadata.name
@@ -113,15 +118,22 @@ def test_a_pod_that_fits_brings_a_node_and_runs_there(
 
 
 def test_a_full_node_brings_another_until_the_limit(
-    kubernetes: Client, namespace: str, node_pool: Callable[..., str], waiting: Callable[..., Any]
+    kubernetes: Client,
+    namespace: str,
+    node_pool: Callable[..., str],
+    waiting: Callable[..., Any],
+    device_plugin: Callable[..., None],
 ) -> None:
     pool = node_pool(spec(gpus=4))
+    device_plugin(pool, label=POOL_LABEL)
     for _ in range(3):
         kubernetes.create(pod(namespace, 2, "nvidia.com/gpu"))
 
     def phases() -> list[str]:
         return sorted(
-            str(each.status and each.status.phase) for each in kubernetes.list(Pod, namespace=namespace)
+            str(each.status and each.status.phase)
+            for each in kubernetes.list(Pod, namespace=namespace)
+            if each.metadata and str(each.metadata.name).startswith("pod-")
         )
 
     waiting("two pods to run", lambda: phases() == ["Pending", "Running", "Running"])

@@ -14,6 +14,8 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.coordination_v1 import Lease
 from lightkube.resources.core_v1 import Namespace, Node, Pod
 
+from localcloud.kube.gpus import Gpus
+
 GPU_TAINT = Taint(key="sku", value="gpu", effect="NoSchedule")
 LABELS = {"app": "test"}
 
@@ -169,3 +171,31 @@ def _lease(cluster: Client, name: str) -> Lease | None:
         if error.status.code == 404:
             return None
         raise
+
+
+def test_gpus_can_be_asked_for_while_a_device_plugin_runs(
+    cluster: Client,
+    namespace: str,
+    add_node: Callable[..., str],
+    device_plugin: Callable[..., None],
+    waiting: Callable[..., Any],
+) -> None:
+    node = add_node(
+        labels={"pool": namespace}, hidden=Gpus(vendor="nvidia", count=2, slices=7, slice="1g.10gb")
+    )
+
+    def slices() -> str | None:
+        status = cluster.get(Node, node).status
+        assert status
+        assert status.allocatable
+        assert "nvidia.com/gpu" not in status.allocatable
+        return status.allocatable.get("nvidia.com/mig-1g.10gb")
+
+    assert slices() is None
+    device_plugin(namespace, label="pool", strategy="mixed")
+    waiting("slices", lambda: slices() == "14")
+    (plugin,) = cluster.list(DaemonSet, namespace=namespace)
+    assert plugin.metadata
+    assert plugin.metadata.name
+    cluster.delete(DaemonSet, plugin.metadata.name, namespace=namespace)
+    waiting("no slices", lambda: slices() == "0")
