@@ -4,8 +4,8 @@
 - The newest versions of Debian's unstable release, with its C library beside them; their headers, also of the
   interpreter's inside, apart.
 - python-build-standalone's build as uv installs it (static, stripped), from the Go module that packs it.
-- A free-threaded build, made from Debian's source package. It takes minutes, so only
-  `python -m tests.interpreters.archive` makes it; that fetches all the others, too.
+- Free-threaded builds, made from Debian's source packages. That takes minutes each, so only
+  `python -m tests.interpreters.archive` makes them; it fetches all the others, too.
 """
 
 import fcntl
@@ -14,6 +14,7 @@ import json
 import shutil
 import sys
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
@@ -28,7 +29,9 @@ LIBRARIES: Final = Path("usr/lib/x86_64-linux-gnu")
 STANDALONE: Final = "github.com/kluctl/go-embed-python@v0.0.0-3.14.6-20260610-1"
 """Packs python-build-standalone's `install_only_stripped` archives."""
 
-FREE_THREADED: Final = ("trixie", "python3.13")
+FREE_THREADED: Final = {"3.13": "trixie", "3.14": UNSTABLE, "3.15": UNSTABLE}
+"""The suite whose source is built, by version."""
+
 BUILD_SECONDS: Final = 3600
 COMPILED: Final = (
     "asyncio",
@@ -57,14 +60,15 @@ def standalone() -> Path:
     return _kept(f"standalone-{STANDALONE.partition('@v0.0.0-')[2]}", _fetch_standalone)
 
 
-def free_threaded(*, build: bool = False) -> Path:
-    """The interpreter of the free-threaded build. Raises NotObtainable, also when it would have to be built first."""
-    name = f"free-threaded-{'-'.join(FREE_THREADED)}"
+def free_threaded(version: str, *, build: bool = False) -> Path:
+    """The free-threaded interpreter. Raises NotObtainable, also when it would have to be built first."""
+    name = f"free-threaded-{FREE_THREADED[version]}-python{version}"
     if not build and not (_folder() / name).exists():
         raise NotObtainable(
-            "not built yet: `python -m tests.interpreters.archive` builds it, in some minutes"
+            f"neither python{version}t on PATH nor pyenv's nor uv's, and not built yet: "
+            "`python -m tests.interpreters.archive` builds it where Debian's archive has the source"
         )
-    return _kept(name, _build_free_threaded) / "python"
+    return _kept(name, partial(_build_free_threaded, version)) / "python"
 
 
 def _folder() -> Path:
@@ -146,11 +150,10 @@ def _unpack(entry: dict[str, Any], packed: Path, into: Path) -> None:
         target.chmod(entry["perm"] & 0o777)
 
 
-def _build_free_threaded(into: Path) -> None:
+def _build_free_threaded(version: str, into: Path) -> None:
     """In its build folder, from which CPython runs without being installed."""
-    suite, package = FREE_THREADED
-    archive = Archive(into / "apt", _site(), suite, sources=True)
-    archive.source(package)
+    archive = Archive(into / "apt", _site(), FREE_THREADED[version], sources=True)
+    archive.source(f"python{version}")
     source = next(archive.work.glob("*.orig.tar.*z"))
     run(["tar", "-xf", str(source), "--strip-components=1", "-C", str(into)])
     shutil.rmtree(archive.work)
@@ -160,15 +163,20 @@ def _build_free_threaded(into: Path) -> None:
 
 
 def main() -> int:
-    try:
-        print(unstable())
-        print(unstable_headers())
-        print(standalone())
-        print(free_threaded(build=True))
-    except NotObtainable as error:
-        print(f"error: {error}", file=sys.stderr)
-        return 1
-    return 0
+    makes: dict[str, Callable[[], Path]] = {
+        "Debian's unstable Pythons": unstable,
+        "their headers": unstable_headers,
+        "python-build-standalone": standalone,
+        **{f"free-threaded {text}": partial(free_threaded, text, build=True) for text in FREE_THREADED},
+    }
+    missing = 0
+    for name, make in makes.items():
+        try:
+            print(f"{name}: {make()}")
+        except NotObtainable as error:
+            print(f"{name}: {error}", file=sys.stderr)
+            missing += 1
+    return 1 if missing else 0
 
 
 if __name__ == "__main__":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The builds of CPython that tests go through: installed ones, pyenv's, and those of `archive`.
+"""The builds of CPython that tests go through: installed ones, pyenv's, uv's, and those of `archive`.
 
 NAMES is what is looked for; `command` finds one, or says why it is not here, so that a test is skipped visibly.
 """
@@ -16,9 +16,12 @@ from . import archive
 
 NAMES: Final = (
     *("3.8-pyenv", "3.9-pyenv", "3.10-pyenv", "3.11-pyenv", "3.12-pyenv", "3.13-pyenv"),
-    *("3.11-installed", "3.13-debian", "3.14-debian", "3.15-debian", "3.14-standalone", "3.13t-built"),
+    *("3.11-installed", "3.13-debian", "3.14-debian", "3.15-debian", "3.14-standalone"),
+    *("3.13t-any", "3.14t-any", "3.15t-any"),
 )
 """Version (with a `t` when it is free-threaded), and whose build it is."""
+
+UV: Final = Path(".local/share/uv/python")
 
 
 def version(name: str) -> tuple[int, int]:
@@ -34,7 +37,7 @@ def command(name: str) -> tuple[str, ...]:
         return _unstable(text)
     if whose == "standalone":
         return (str(archive.standalone() / "bin" / f"python{text}"),)
-    path = archive.free_threaded() if whose == "built" else _installed(text, pyenv=whose == "pyenv")
+    path = _free_threaded(text) if whose == "any" else _installed(text, pyenv=whose == "pyenv")
     if subprocess.run([path, "-c", "import ctypes"], capture_output=True, check=False).returncode:
         raise NotObtainable(f"{path} has no ctypes")
     return (str(path),)
@@ -52,6 +55,20 @@ def _installed(text: str, *, pyenv: bool) -> Path:
         if (folder / f"python{text}").exists():
             return folder / f"python{text}"
     raise NotObtainable(f"{'pyenv has' if pyenv else 'there is'} no CPython {text} here")
+
+
+def _free_threaded(text: str) -> Path:
+    """On PATH, pyenv's, uv's, or the one that was built here."""
+    number = text.removesuffix("t")
+    folders = (
+        *map(Path, os.get_exec_path()),
+        *sorted((Path.home() / ".pyenv" / "versions").glob(f"{number}.*t/bin"), reverse=True),
+        *sorted((Path.home() / UV).glob(f"cpython-{number}.*+freethreaded-*/bin"), reverse=True),
+    )
+    for folder in folders:
+        if ".pyenv/shims" not in str(folder) and (folder / f"python{text}").exists():
+            return folder / f"python{text}"
+    return archive.free_threaded(number)
 
 
 def _unstable(text: str) -> tuple[str, ...]:

@@ -71,7 +71,7 @@ def stacks(tracer: Tracer, pid: int) -> dict[int, list[str]]:
 
 
 @pytest.fixture(
-    params=[name for name in NAMES if name.endswith(("pyenv", "debian")) and version(name) > (3, 8)]
+    params=[name for name in NAMES if name.endswith(("pyenv", "debian", "any")) and version(name) > (3, 8)]
 )
 def python(request: pytest.FixtureRequest) -> tuple[str, ...]:
     try:
