@@ -23,6 +23,7 @@ from .settings.base import RESOURCE_GROUP_NAME, Part
 from .settings.cluster import ExistingCluster, NewCluster
 from .settings.devices import Devices
 from .settings.grafana import ExistingGrafana, NewGrafana
+from .settings.grafana import problems as grafana_problems
 from .settings.network import GivenSubnets, Network
 from .settings.placement import Placement
 from .settings.pools import GpuPool
@@ -169,6 +170,7 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
         ),
     )
     problems += map(problem_of, profiler_problems(config.profilers, config.agent))
+    problems += map(problem_of, grafana_problems(config.grafana, config.cluster, config.network))
     if problems:
         raise ConfigError(problems)
     return config

@@ -41,8 +41,13 @@ class Grafana(pulumi.ComponentResource):
 
     workspace_name: str
     resource_group_name: pulumi.Input[str]
+    id: pulumi.Output[str]
     location: pulumi.Input[str]
     endpoint: pulumi.Output[str]
+    private: pulumi.Input[bool]
+    """Whether it answers by private endpoints alone."""
+    workspace: dashboard.Grafana | None = None
+    """None where it is not ours."""
     roles: tuple[pulumi.Resource, ...]
 
     def __init__(self, name: str, args: GrafanaArgs, opts: pulumi.ResourceOptions | None = None) -> None:
@@ -50,9 +55,9 @@ class Grafana(pulumi.ComponentResource):
         self.workspace_name = args.workspace_name
         self.resource_group_name = args.resource_group_name
         if args.existing:
-            workspace_id, principal_id = self._look_up(args)
+            self.id, principal_id = self._look_up(args)
         else:
-            workspace_id, principal_id = self._declare(name, args)
+            self.id, principal_id = self._declare(name, args)
         self.roles = (
             self._role(
                 f"{name}-reads-metrics",
@@ -68,7 +73,7 @@ class Grafana(pulumi.ComponentResource):
                 role=GRAFANA_ADMIN,
                 principal_id=args.administrator_id,
                 principal_type=args.administrator_type,
-                scope=workspace_id,
+                scope=self.id,
             ),
         )
         self.register_outputs({"endpoint": self.endpoint})
@@ -97,6 +102,7 @@ class Grafana(pulumi.ComponentResource):
             tags=args.tags,
             opts=pulumi.ResourceOptions(parent=self),
         )
+        self.workspace, self.private = workspace, not args.public
         self.location = args.location
         self.endpoint = workspace.properties.endpoint
         return workspace.id, workspace.identity.principal_id
@@ -105,6 +111,9 @@ class Grafana(pulumi.ComponentResource):
         """A workspace that is there; returns its id and the principal of its identity."""
         found = dashboard.get_grafana_output(
             resource_group_name=args.resource_group_name, workspace_name=args.workspace_name
+        )
+        self.private = found.properties.apply(
+            lambda properties: properties.public_network_access == dashboard.PublicNetworkAccess.DISABLED
         )
         self.location = found.location
         self.endpoint = found.properties.endpoint
@@ -143,6 +152,9 @@ class Published:
 @dataclass(frozen=True, slots=True, kw_only=True)
 class GrafanaContentArgs:
     endpoint: pulumi.Input[str]
+    private: pulumi.Input[bool]
+    goes_with: pulumi.Resource | None
+    """The workspace, where all content may go with it: from outside of its network nothing could be removed first."""
     pyroscope_url: str
     prometheus_url: pulumi.Input[str]
     dashboard: Mapping[str, Any]
@@ -150,7 +162,8 @@ class GrafanaContentArgs:
     folder_permissions: Mapping[str, int]
     published: Published | None
     depends_on: Sequence[pulumi.Resource]
-    """The approved endpoint, so that the data source works when it appears, and the role that may write it.
+    """The approved endpoint, so that the data source works when it appears, the role that may write it, and the way
+    to a private workspace.
     """
 
 
@@ -163,13 +176,15 @@ class GrafanaContent(pulumi.ComponentResource):
         self, name: str, args: GrafanaContentArgs, opts: pulumi.ResourceOptions | None = None
     ) -> None:
         super().__init__("gpuheap:index:GrafanaContent", name, {}, opts)
+        first = pulumi.ResourceOptions(parent=self, depends_on=args.depends_on, deleted_with=args.goes_with)
         sources = [
             GrafanaDataSource(
                 f"{name}-{label}",
                 endpoint=args.endpoint,
+                private=args.private,
                 uid=uid,
                 definition=definition,
-                opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
+                opts=first,
             )
             for label, uid, definition in (
                 ("pyroscope", PYROSCOPE_UID, pyroscope_data_source(args.pyroscope_url)),
@@ -183,16 +198,20 @@ class GrafanaContent(pulumi.ComponentResource):
         folder = GrafanaFolder(
             f"{name}-folder",
             endpoint=args.endpoint,
+            private=args.private,
             uid=FOLDER_UID,
             title=args.folder_title,
             permissions=_json(args.folder_permissions),
-            opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
+            opts=first,
         )
-        within = pulumi.ResourceOptions(parent=self, depends_on=[*sources, folder])
+        within = pulumi.ResourceOptions(
+            parent=self, depends_on=[*sources, folder], deleted_with=args.goes_with
+        )
         uid: str = args.dashboard["uid"]
         GrafanaDashboard(
             f"{name}-dashboard",
             endpoint=args.endpoint,
+            private=args.private,
             uid=uid,
             definition=json.dumps(args.dashboard, sort_keys=True),
             folder=FOLDER_UID,
@@ -202,6 +221,7 @@ class GrafanaContent(pulumi.ComponentResource):
             PublishedDashboard(
                 f"{name}-published",
                 endpoint=args.endpoint,
+                private=args.private,
                 url=args.published.url,
                 sha256=args.published.sha256,
                 folder=FOLDER_UID,

@@ -40,6 +40,22 @@ one such list. The group of its nodes is locked, so the Private Link Service is 
 group, on Standard, too. Pools are Karpenter's: a node comes when a pod waits for one, and goes when it has
 been empty for five minutes.
 
+## A private Grafana
+
+`gpuheap:grafana.privateAccess` makes a private endpoint of the workspace and a zone
+`privatelink.grafana.azure.com` in which its name leads there, for the endpoint's network and those of
+`networks`; with `publicAccess: false` it is the only way. A network can be linked to one zone of that name:
+where a hub has it already, `dnsZone` is that zone's id, and linking networks is its owner's. `none` is for
+organisations in which a policy writes the record.
+
+Data sources, folder and dashboards are set through Grafana itself, so `pulumi up`, `refresh` and
+`make verify` run on a machine in such a network. Elsewhere they say, after a minute, to which public
+address the name leads from there; nothing is tried on it. A network that comes with the stack has no such
+machine yet: `pulumi up --continue-on-error` makes all the rest from anywhere, and the next `up`, from a
+machine that is peered with it by then, ends it. `pulumi destroy` needs no way to a private workspace of the
+stack: what is in it goes with it. To go from public to private, first add `privateAccess`, then set
+`publicAccess: false`.
+
 ## What is replaced
 
 Azure keeps some properties of a pool for life: size, driver, MIG profile, OS disk, zones, spot, capacity

@@ -14,6 +14,8 @@ from typing import Any, Final
 _GROUP: Final = "/subscriptions/{subscription}/resourceGroups/{resourceGroupName}"
 _AKS: Final = f"{_GROUP}/providers/Microsoft.ContainerService/managedClusters/{{resourceName}}"
 _NETWORK: Final = f"{_GROUP}/providers/Microsoft.Network/virtualNetworks/{{virtualNetworkName}}"
+_PRIVATE_ENDPOINT: Final = f"{_GROUP}/providers/Microsoft.Network/privateEndpoints/{{privateEndpointName}}"
+_ZONE: Final = f"{_GROUP}/providers/Microsoft.Network/privateDnsZones/{{privateZoneName}}"
 _GRAFANA: Final = f"{_GROUP}/providers/Microsoft.Dashboard/grafana/{{workspaceName}}"
 _IDENTITY: Final = f"{_GROUP}/providers/Microsoft.ManagedIdentity/userAssignedIdentities/{{resourceName}}"
 _STORAGE: Final = f"{_GROUP}/providers/Microsoft.Storage/storageAccounts/{{accountName}}"
@@ -24,6 +26,10 @@ AZURE: Final[Mapping[str, str]] = {
     "resources:ResourceGroup": _GROUP,
     "network:VirtualNetwork": _NETWORK,
     "network:Subnet": f"{_NETWORK}/subnets/{{subnetName}}",
+    "network:PrivateEndpoint": _PRIVATE_ENDPOINT,
+    "network:PrivateDnsZoneGroup": f"{_PRIVATE_ENDPOINT}/privateDnsZoneGroups/{{privateDnsZoneGroupName}}",
+    "privatedns:PrivateZone": _ZONE,
+    "privatedns:VirtualNetworkLink": f"{_ZONE}/virtualNetworkLinks/{{virtualNetworkLinkName}}",
     "managedidentity:UserAssignedIdentity": _IDENTITY,
     "managedidentity:FederatedIdentityCredential": (
         f"{_IDENTITY}/federatedIdentityCredentials/{{federatedIdentityCredentialResourceName}}"

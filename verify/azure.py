@@ -7,7 +7,7 @@ from .model import CheckFailed, Live, NothingToCheck
 
 # The versions whose answers the checks were written against.
 EXTENSION_API: Final = "2023-05-01"
-PRIVATE_LINK_SERVICE_API: Final = "2024-05-01"
+NETWORK_API: Final = "2024-05-01"
 GRAFANA_API: Final = "2024-10-01"
 RULE_GROUP_API: Final = "2023-03-01"
 
@@ -27,7 +27,7 @@ def extension(live: Live) -> str:
 
 
 def private_link_service(live: Live) -> str:
-    service = live.arm.get(live.output("privateLinkServiceId"), PRIVATE_LINK_SERVICE_API)
+    service = live.arm.get(live.output("privateLinkServiceId"), NETWORK_API)
     state = _property(service, "provisioningState")
     if state != "Succeeded":
         raise CheckFailed(f"{service['name']}: provisioningState is {state}")
@@ -40,6 +40,20 @@ def private_endpoint(live: Live) -> str:
     if status != "Approved":
         raise CheckFailed(f"the connection is {status}")
     return f"Approved, private address {_property(endpoint, 'privateLinkServicePrivateIP')}"
+
+
+def private_access(live: Live) -> str:
+    """The other way round: the endpoint by which people and `pulumi up` reach a private workspace."""
+    if "grafanaPrivateEndpointId" not in live.outputs:
+        raise NothingToCheck("the stack has no private endpoint to Grafana")
+    endpoint = live.arm.get(live.output("grafanaPrivateEndpointId"), NETWORK_API)
+    connections = _property(endpoint, "privateLinkServiceConnections") or []
+    states = [
+        (_property(each, "privateLinkServiceConnectionState") or {}).get("status") for each in connections
+    ]
+    if states != ["Approved"]:
+        raise CheckFailed(f"its connections are: {', '.join(map(str, states)) or 'none'}")
+    return f"{endpoint['name']}: Approved"
 
 
 def alert_rules(live: Live) -> str:

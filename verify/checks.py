@@ -113,12 +113,18 @@ CHECKS: Final = (
         look=grafana.prometheus_health,
         remedy="Grafana's identity needs Monitoring Data Reader on the Azure Monitor workspace",
     ),
+    Check(
+        step=DASHBOARD,
+        title="A private endpoint leads to Grafana",
+        look=azure.private_access,
+        remedy="approve it at the workspace, under Networking; one that is gone: pulumi refresh, then pulumi up",
+    ),
     Check(step=DASHBOARD, title="Dashboard is there", look=grafana.dashboard, remedy=MEND),
     Check(
         step=DASHBOARD,
         title="Dashboard's address answers",
         look=grafana.dashboard_page,
-        remedy="a workspace without public access answers only from its private network",
+        remedy="a workspace without public access answers only where its name leads to its private endpoint",
     ),
     Check(
         step=OURS,

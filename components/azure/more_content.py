@@ -51,12 +51,19 @@ class GrafanaFolder(Resource, module="gpuheap", name="GrafanaFolder"):
         name: str,
         *,
         endpoint: pulumi.Input[str],
+        private: pulumi.Input[bool],
         uid: str,
         title: str,
         permissions: str,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        inputs = {"endpoint": endpoint, "uid": uid, "title": title, "permissions": permissions}
+        inputs = {
+            "endpoint": endpoint,
+            "private": private,
+            "uid": uid,
+            "title": title,
+            "permissions": permissions,
+        }
         super().__init__(GrafanaFolderProvider(), name, inputs, opts)
 
 
@@ -103,6 +110,7 @@ class PublishedDashboard(Resource, module="gpuheap", name="PublishedDashboard"):
         name: str,
         *,
         endpoint: pulumi.Input[str],
+        private: pulumi.Input[bool],
         url: str,
         sha256: str,
         folder: str,
@@ -110,6 +118,7 @@ class PublishedDashboard(Resource, module="gpuheap", name="PublishedDashboard"):
     ) -> None:
         inputs = {
             "endpoint": endpoint,
+            "private": private,
             "url": url,
             "sha256": sha256,
             "folder": folder,

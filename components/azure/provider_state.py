@@ -10,11 +10,15 @@ from pulumi.dynamic import DiffResult, ReadResult
 from .credentials import GRAFANA_SCOPE, credential
 from .grafana_api import AGAIN, GrafanaApi, held
 from .patience import Patience
+from .private_address import SECONDS, await_private_address
 
 Props = dict[str, Any]
 
 
 def grafana_of(props: Props) -> GrafanaApi:
+    """The workspace in which a resource is. Raises NotReachable for a private one that is not reached from here."""
+    if props.get("private"):
+        await_private_address(props["endpoint"], Patience(seconds=SECONDS))
     return GrafanaApi(
         props["endpoint"], credential=credential(), scope=GRAFANA_SCOPE, patience=Patience(again=AGAIN)
     )

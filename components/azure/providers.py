@@ -98,11 +98,12 @@ class GrafanaDataSource(Resource, module="gpuheap", name="GrafanaDataSource"):
         name: str,
         *,
         endpoint: pulumi.Input[str],
+        private: pulumi.Input[bool],
         uid: str,
         definition: pulumi.Input[str],
         opts: pulumi.ResourceOptions,
     ) -> None:
-        inputs = {"endpoint": endpoint, "uid": uid, "definition": definition}
+        inputs = {"endpoint": endpoint, "private": private, "uid": uid, "definition": definition}
         super().__init__(GrafanaDataSourceProvider(), name, inputs, opts)
 
 
@@ -139,12 +140,19 @@ class GrafanaDashboard(Resource, module="gpuheap", name="GrafanaDashboard"):
         name: str,
         *,
         endpoint: pulumi.Input[str],
+        private: pulumi.Input[bool],
         uid: str,
         definition: pulumi.Input[str],
         folder: str,
         opts: pulumi.ResourceOptions,
     ) -> None:
-        inputs = {"endpoint": endpoint, "uid": uid, "definition": definition, "folder": folder}
+        inputs = {
+            "endpoint": endpoint,
+            "private": private,
+            "uid": uid,
+            "definition": definition,
+            "folder": folder,
+        }
         super().__init__(GrafanaDashboardProvider(), name, inputs, opts)
 
 

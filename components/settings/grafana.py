@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """The Grafana workspace, new or existing, and who may write to it."""
 
-from collections.abc import Mapping
-from typing import Final, Literal
+from collections.abc import Iterator, Mapping
+from typing import Annotated, Final, Literal
 
 from pydantic import Field
+from pydantic_core import PydanticCustomError
 
-from .base import ExistingResource, Part
+from .base import ExistingResource, Part, refuse
+from .cluster import ExistingCluster, NewCluster
+from .network import NETWORK_ID, SUBNET_ID, GivenSubnets, Network
 
 # Microsoft.Dashboard/2024-10-01, WorkspaceNameParameter
 GRAFANA_NAME: Final = r"^[a-zA-Z][a-zA-Z0-9-]{0,28}[a-zA-Z0-9]$"
@@ -16,6 +19,49 @@ PUBLISHED: Final = (
     "https://raw.githubusercontent.com/inspektor-gadget/grafana-dashboards/<commit>"
     "/dashboards/gpu-observability/AdvancedGPUObservability.json"
 )
+
+
+ZONE: Final = "privatelink.grafana.azure.com"
+"""https://learn.microsoft.com/azure/private-link/private-endpoint-dns"""
+_ZONE_CHOICE: Final = (
+    r"(?i)^(new|none|/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/privateDnsZones/"
+    r"privatelink\.grafana\.azure\.com)$"
+)
+
+
+class PrivateAccess(Part):
+    """A private endpoint of the workspace, and the name by which machines in private networks find it.
+
+    Whoever runs `pulumi up` must be on one of these machines, too: the data sources and dashboards are set through
+    Grafana itself.
+    """
+
+    subnet_id: str | None = Field(
+        default=None,
+        pattern=SUBNET_ID,
+        description="the id of a subnet for the endpoint; default: one in the stack's own network",
+        examples=["/subscriptions/…/virtualNetworks/shared/subnets/private-endpoints"],
+    )
+    location: str | None = Field(
+        default=None,
+        pattern=r"^[a-z0-9]+$",
+        description="the region of that subnet; default: the cluster's",
+        examples=["westeurope"],
+    )
+    dns_zone: str = Field(
+        default="new",
+        pattern=_ZONE_CHOICE,
+        description=f"new (a zone {ZONE}, linked to the endpoint's network), none (others see to the name), or the id "
+        "of such a zone that is there",
+        examples=["new"],
+    )
+    networks: list[Annotated[str, Field(pattern=NETWORK_ID)]] = Field(
+        default=[],
+        max_length=100,
+        description="with a new zone: ids of further networks that find the workspace by it, such as that of your "
+        "build machines",
+        examples=["/subscriptions/…/virtualNetworks/hub"],
+    )
 
 
 class Administrator(Part):
@@ -85,8 +131,11 @@ class NewGrafana(Part):
     )
     public_access: bool = Field(
         default=True,
-        description="false for a workspace that answers from private networks alone; `pulumi up` must run in one",
+        description="false for a workspace that answers by its private endpoint alone, with privateAccess",
         examples=[True],
+    )
+    private_access: PrivateAccess | None = Field(
+        default=None, description="a private endpoint of the workspace", examples=[{"dnsZone": "new"}]
     )
     administrator: Administrator | None = Field(default=None, description="default: whoever runs `pulumi up`")
     folder: Folder = Field(default=Folder(), description="the folder of our dashboards")
@@ -101,8 +150,47 @@ class ExistingGrafana(Part):
     existing: ExistingResource = Field(
         description="the Managed Grafana workspace to use; it must be of the Standard tier"
     )
+    private_access: PrivateAccess | None = Field(
+        default=None, description="a private endpoint of the workspace", examples=[{"dnsZone": "new"}]
+    )
     administrator: Administrator | None = Field(default=None, description="default: whoever runs `pulumi up`")
     folder: Folder = Field(default=Folder(), description="the folder of our dashboards")
     published_dashboard: PublishedDashboard | None = Field(
         default=None, description="a dashboard that others publish, by its address and checksum"
     )
+
+
+def problems(
+    grafana: NewGrafana | ExistingGrafana,
+    cluster: NewCluster | ExistingCluster,
+    network: Network | GivenSubnets | None,
+) -> Iterator[PydanticCustomError]:
+    """What each of these says that another one rules out."""
+    access = grafana.private_access
+    if access is None:
+        if isinstance(grafana, NewGrafana) and not grafana.public_access:
+            yield refuse(
+                "without public access and without a private endpoint, nobody reaches the workspace",
+                at=("grafana", "privateAccess", "dnsZone"),
+                given="publicAccess: false, and no privateAccess",
+                allowed="privateAccess, if only with one of its keys",
+                examples=["new"],
+            )
+        return
+    own_network = isinstance(cluster, NewCluster) and not isinstance(network, GivenSubnets)
+    if access.subnet_id is None and not own_network:
+        yield refuse(
+            "the stack has no network of its own for the endpoint",
+            at=("grafana", "privateAccess", "subnetId"),
+            given="no subnet",
+            allowed="the id of a subnet",
+            examples=["/subscriptions/…/virtualNetworks/shared/subnets/private-endpoints"],
+        )
+    if access.networks and access.dns_zone != "new":
+        yield refuse(
+            "which networks a zone is linked to is its owner's to say",
+            at=("grafana", "privateAccess", "networks"),
+            given=f"networks with dnsZone {access.dns_zone}",
+            allowed="networks with dnsZone new",
+            remove=True,
+        )

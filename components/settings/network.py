@@ -13,10 +13,13 @@ SERVICE_RANGE: Final = ipaddress.ip_network("10.0.0.0/16")
 POD_RANGE: Final = ipaddress.ip_network("10.244.0.0/16")
 # https://learn.microsoft.com/azure/aks/api-server-vnet-integration
 SMALLEST_API_SERVER_PREFIX: Final = 28
-_SUBNET_ID: Final = (
-    r"(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+"
-    r"/providers/Microsoft\.Network/virtualNetworks/[^/]+/subnets/[^/]+$"
+# https://learn.microsoft.com/azure/virtual-network/virtual-networks-faq#how-small-and-how-large-can-virtual-networks-and-subnets-be
+SMALLEST_PREFIX: Final = 29
+_NETWORK: Final = (
+    r"(?i)^/subscriptions/[^/]+/resourceGroups/[^/]+/providers/Microsoft\.Network/virtualNetworks/[^/]+"
 )
+NETWORK_ID: Final = rf"{_NETWORK}$"
+SUBNET_ID: Final = rf"{_NETWORK}/subnets/[^/]+$"
 
 
 def _cidr(value: str) -> str:
@@ -36,7 +39,8 @@ Cidr = Annotated[str, AfterValidator(_cidr)]
 
 class Network(Part):
     """Our own virtual network, for a new cluster. The second subnet is for the Private Link Service's
-    addresses alone, the third, which only AKS Automatic has, for the API server's.
+    addresses alone, the third, which only AKS Automatic has, for the API server's, the fourth, which comes with
+    `grafana.privateAccess`, for Grafana's private endpoint.
     """
 
     address_space: Cidr = Field(
@@ -56,14 +60,28 @@ class Network(Part):
         examples=["10.40.255.240/28"],
     )
 
+    private_endpoint_subnet: Cidr | None = Field(
+        default=None,
+        description="for grafana.privateAccess: a range inside addressSpace, /29 or larger; default: the /28 before "
+        "its last",
+        examples=["10.40.255.224/28"],
+    )
+
     @property
     def api_server_range(self) -> str:
         """The range of the API server's subnet, which only AKS Automatic has."""
-        if self.api_server_subnet is not None:
-            return self.api_server_subnet
+        return self.api_server_subnet or self._from_the_end(1)
+
+    @property
+    def private_endpoint_range(self) -> str:
+        """The range of the subnet for Grafana's private endpoint, which only private access has."""
+        return self.private_endpoint_subnet or self._from_the_end(2)
+
+    def _from_the_end(self, place: int) -> str:
+        """The smallest range that AKS takes for an API server, this far from the end of the address space."""
         space = ipaddress.IPv4Network(self.address_space)
-        last = space.broadcast_address - 2 ** (32 - SMALLEST_API_SERVER_PREFIX) + 1
-        return f"{last}/{SMALLEST_API_SERVER_PREFIX}"
+        first = space.broadcast_address - place * 2 ** (32 - SMALLEST_API_SERVER_PREFIX) + 1
+        return f"{first}/{SMALLEST_API_SERVER_PREFIX}"
 
     @model_validator(mode="after")
     def _fits(self) -> Self:
@@ -73,19 +91,24 @@ class Network(Part):
             ("nodeSubnet", self.node_subnet),
             ("privateLinkSubnet", self.private_link_subnet),
             ("apiServerSubnet", self.api_server_range),
+            ("privateEndpointSubnet", self.private_endpoint_range),
         ):
             subnet = ipaddress.IPv4Network(text)
             _within(space, key, subnet)
             _beside(before, space, key, subnet)
             before.append(subnet)
-        if before[-1].prefixlen > SMALLEST_API_SERVER_PREFIX:
-            raise refuse(
-                "the subnet is too small for the API server",
-                under=("apiServerSubnet",),
-                given=self.api_server_range,
-                allowed=f"/{SMALLEST_API_SERVER_PREFIX} or larger",
-                examples=["10.40.255.240/28"],
-            )
+        for key, subnet, whose, smallest, example in (
+            ("apiServerSubnet", before[2], "the API server", SMALLEST_API_SERVER_PREFIX, "10.40.255.240/28"),
+            ("privateEndpointSubnet", before[3], "a private endpoint", SMALLEST_PREFIX, "10.40.255.224/28"),
+        ):
+            if subnet.prefixlen > smallest:
+                raise refuse(
+                    f"the subnet is too small for {whose}",
+                    under=(key,),
+                    given=str(subnet),
+                    allowed=f"/{smallest} or larger",
+                    examples=[example],
+                )
         _outside_the_clusters_own(space)
         return self
 
@@ -96,7 +119,7 @@ class Subnets(Part):
     """
 
     node_subnet_id: str = Field(
-        pattern=_SUBNET_ID,
+        pattern=SUBNET_ID,
         description="the id of a subnet",
         examples=["/subscriptions/…/virtualNetworks/shared/subnets/nodes"],
     )
@@ -107,7 +130,7 @@ class Subnets(Part):
     )
     api_server_subnet_id: str | None = Field(
         default=None,
-        pattern=_SUBNET_ID,
+        pattern=SUBNET_ID,
         description="for AKS Automatic: the id of a subnet that is delegated to AKS",
         examples=["/subscriptions/…/virtualNetworks/shared/subnets/api-server"],
     )

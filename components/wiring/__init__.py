@@ -8,7 +8,7 @@ from .alerts import stack_alerts
 from .cluster import cluster
 from .devices import device_plugins, readiness, sample_workload
 from .gpu import gpu_pools, local_storage
-from .grafana import grafana, grafana_content
+from .grafana import grafana, grafana_access, grafana_content
 from .metrics import metrics_pipeline
 from .place import place
 from .placement import placement
@@ -21,6 +21,7 @@ __all__ = [
     "device_plugins",
     "gpu_pools",
     "grafana",
+    "grafana_access",
     "grafana_content",
     "inspektor_gadget",
     "local_storage",

@@ -6,6 +6,7 @@ import pulumi
 from components.cluster import Cluster
 from components.config import StackConfig
 from components.grafana import Grafana
+from components.grafana_access import GrafanaAccess
 from components.private_link import PrivateLink, PrivateLinkArgs, private_link_service_id
 from components.pyroscope import PORT, Pyroscope
 
@@ -13,7 +14,12 @@ from .place import Place
 
 
 def private_link(
-    config: StackConfig, place: Place, cluster: Cluster, pyroscope: Pyroscope, grafana: Grafana
+    config: StackConfig,
+    place: Place,
+    cluster: Cluster,
+    pyroscope: Pyroscope,
+    grafana: Grafana,
+    access: GrafanaAccess | None,
 ) -> PrivateLink:
     return PrivateLink(
         "private-link",
@@ -27,7 +33,7 @@ def private_link(
             service_location=cluster.location,
             request_message="gpuheap "
             f"{config.resource_group}/{grafana.workspace_name}/{config.private_link.endpoint_name}",
-            depends_on=[pyroscope.service, *grafana.roles],
+            depends_on=[pyroscope.service, *grafana.roles, *(access.ready[:1] if access else ())],
         ),
     )
 

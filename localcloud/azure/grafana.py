@@ -40,7 +40,7 @@ from localcloud.azure.knowledge import guid
 from localcloud.azure.records import GrafanaObject, Json, Resource
 from localcloud.azure.store import Store
 from localcloud.azure.types_basic import ROLE_ASSIGNMENT
-from localcloud.azure.types_grafana import WORKSPACE
+from localcloud.azure.types_grafana import WORKSPACE, is_reached
 
 AUDIENCES: Final = frozenset({"ce34e7e5-485f-4d76-964f-b3d2b16d1e4f"})
 """The application "Azure Managed Grafana": https://learn.microsoft.com/azure/managed-grafana/how-to-api-calls"""
@@ -96,6 +96,8 @@ class GrafanaApi:
         def answer(request: Request, body: Json) -> Response:
             try:
                 workspace = self._workspace(request.path_params["workspace"])
+                if not is_reached(workspace, self._store):
+                    raise Refused(403, f"Public network access of {workspace.name} is disabled.")
                 if roles is not None:
                     self._authorize(request, workspace, roles)
                 return handler(workspace, request, body)

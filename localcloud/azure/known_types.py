@@ -12,6 +12,7 @@ from localcloud.azure import (
     types_grafana,
     types_monitor,
     types_network,
+    types_private_endpoints,
     types_storage,
 )
 from localcloud.azure.knowledge import Knowledge
@@ -24,6 +25,7 @@ KNOWN: Final[Mapping[str, Knowledge]] = {
     **aks_automatic.KNOWN,
     **types_monitor.KNOWN,
     **types_grafana.KNOWN,
+    **types_private_endpoints.KNOWN,
     **types_storage.KNOWN,
 }
 """By token without package: `network:Subnet`."""

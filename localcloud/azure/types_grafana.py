@@ -4,9 +4,10 @@
 from typing import Final
 
 from localcloud.azure.errors import AzureError
-from localcloud.azure.knowledge import Asked, Knowledge
-from localcloud.azure.records import Json
+from localcloud.azure.knowledge import Asked, Finder, Knowledge
+from localcloud.azure.records import Json, Resource
 from localcloud.azure.types_basic import GROUP, system_identity
+from localcloud.azure.types_private_endpoints import STATE, connections_to
 
 GRAFANA: Final = f"{GROUP}/providers/Microsoft.Dashboard/grafana/{{workspaceName}}"
 WORKSPACE: Final = "azure-native:dashboard:Grafana"
@@ -31,6 +32,15 @@ def _workspace(asked: Asked) -> Json:
         "provisioningState": "Succeeded",
     }
     return {"properties": properties, **system_identity(asked)}
+
+
+def _with_connections(workspace: Resource, store: Finder) -> Json:
+    """A workspace shows the private endpoints that lead to it."""
+    properties = {
+        **workspace.outputs["properties"],
+        "privateEndpointConnections": connections_to(workspace, store),
+    }
+    return {**workspace.outputs, "properties": properties}
 
 
 def _workspace_allowed(asked: Asked) -> None:
@@ -70,6 +80,16 @@ def _endpoint_allowed(asked: Asked) -> None:
             )
 
 
+def is_reached(workspace: Resource, store: Finder) -> bool:
+    """Whether anybody can reach a workspace: in public, or by an approved private endpoint, in whose network every
+    caller of the local cloud is.
+    """
+    if workspace.outputs["properties"].get("publicNetworkAccess") != "Disabled":
+        return True
+    states = [one["properties"][STATE]["status"] for one in connections_to(workspace, store)]
+    return "Approved" in states
+
+
 _FIXED: Final = (
     "privateLinkResourceId",
     "privateLinkResourceRegion",
@@ -88,6 +108,7 @@ KNOWN: Final = {
         name_rule="2 to 30 letters, digits and hyphens, the first a letter and the last no hyphen",
         computed=_workspace,
         allowed=_workspace_allowed,
+        view=_with_connections,
     ),
     "dashboard:ManagedPrivateEndpoint": Knowledge(
         id=f"{GRAFANA}/managedPrivateEndpoints/{{managedPrivateEndpointName}}",

@@ -87,14 +87,12 @@ def test_dashboards_are_in_a_folder_with_rights(dev: Recording) -> None:
     assert "grafana-content-folder" in dev["grafana-content-dashboard"].needs
 
 
-def test_a_published_dashboard_and_a_private_workspace_are_choices() -> None:
+def test_a_published_dashboard_and_a_folder_of_ones_own_are_choices() -> None:
     chosen = {
-        "publicAccess": False,
         "folder": {"title": "Team", "viewers": "none", "editors": "admin"},
         "publishedDashboard": {"url": "https://example.com/d.json", "sha256": "ab" * 32},
     }
     recording = run_program({**EXISTING, "gpuheap:grafana": chosen})
-    assert recording["grafana"].inputs["properties"]["publicNetworkAccess"] == "Disabled"
     assert json.loads(recording["grafana-content-folder"].inputs["permissions"]) == {"Editor": 4}
     published = recording["grafana-content-published"].inputs
     assert (published["url"], published["sha256"]) == ("https://example.com/d.json", "ab" * 32)

@@ -36,6 +36,7 @@ OUTPUTS = {
     "inspektorGadgetExtensionId": "/extension",
     "privateLinkServiceId": "/pls",
     "managedPrivateEndpointId": "/mpe",
+    "grafanaPrivateEndpointId": "/pe",
     "pyroscopeDataSourceUid": "local-pyroscope",
     "pyroscopeUrl": "http://pyroscope.example:4040",
     "prometheusDataSourceUid": "prometheus",
@@ -55,6 +56,17 @@ CLOUD: dict[str, dict[str, Any]] = {
         "/rules": {
             "name": "gpuheap",
             "properties": {"enabled": True, "rules": [{"alert": "GpuOutOfMemory", "enabled": True}]},
+        },
+        "/pe": {
+            "name": "grafana",
+            "properties": {
+                "privateLinkServiceConnections": [
+                    {
+                        "name": "grafana",
+                        "properties": {"privateLinkServiceConnectionState": {"status": "Approved"}},
+                    }
+                ]
+            },
         },
         "/pls": {"name": "pls", "properties": {"provisioningState": "Succeeded"}},
         "/mpe": {
@@ -140,6 +152,12 @@ BREAKAGES: dict[str, tuple[Callable[[dict[str, Any]], object], str]] = {
     "GPU driver answers in every pool": (
         lambda cloud: cloud["commands"].pop("amd-x"),
         "amd-smi in pod amd-x ended with 9",
+    ),
+    "A private endpoint leads to Grafana": (
+        lambda cloud: cloud["arm"]["/pe"]["properties"]["privateLinkServiceConnections"][0][
+            "properties"
+        ].update(privateLinkServiceConnectionState={"status": "Disconnected"}),
+        "its connections are: Disconnected",
     ),
     "Grafana reaches Pyroscope": (
         lambda cloud: cloud["grafana"]["datasources/uid/local-pyroscope/health"].update(

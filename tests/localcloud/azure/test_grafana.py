@@ -43,7 +43,7 @@ def workspace(engine: Engine, group: Resource) -> Json:
     return engine.create("azure-native:dashboard:Grafana", inputs)[1]
 
 
-def _assign(engine: Engine, role: str, scope: str, principal: str = DEPLOYER_OBJECT) -> None:
+def assign(engine: Engine, role: str, scope: str, principal: str = DEPLOYER_OBJECT) -> None:
     definition = f"/subscriptions/{SUBSCRIPTION}/providers/Microsoft.Authorization/roleDefinitions/{role}"
     inputs = {
         "roleAssignmentName": str(uuid.uuid4()),
@@ -69,7 +69,7 @@ def call(servers: Servers, credential: TokenCredential, workspace: Json) -> Call
 @pytest.fixture
 def admin(engine: Engine, call: Call) -> Call:
     """Calls of somebody who is Grafana Admin."""
-    _assign(engine, ADMIN, WORKSPACE_ID)
+    assign(engine, ADMIN, WORKSPACE_ID)
     return call
 
 
@@ -81,7 +81,7 @@ def test_health_needs_no_token(servers: Servers, workspace: Json) -> None:
 
 def test_without_a_role_nothing_is_allowed(call: Call, engine: Engine) -> None:
     assert call("GET", "/datasources").status_code == 403
-    _assign(engine, VIEWER, WORKSPACE_ID)
+    assign(engine, VIEWER, WORKSPACE_ID)
     assert call("GET", "/datasources").status_code == 403
     assert call("GET", "/dashboards/uid/none").status_code == 404, "a viewer may read dashboards"
     assert call("POST", "/dashboards/db", {"dashboard": {"title": "t"}}).status_code == 403
@@ -92,9 +92,9 @@ def test_a_role_on_the_resource_group_counts_and_one_elsewhere_does_not(
 ) -> None:
     neighbour = Resource(id=f"{WORKSPACE_ID}2", token="azure-native:dashboard:Grafana", outputs={})
     store.create_resource(neighbour, actor="test")
-    _assign(engine, ADMIN, neighbour.id)
+    assign(engine, ADMIN, neighbour.id)
     assert call("GET", "/datasources").status_code == 403
-    _assign(engine, ADMIN, GROUP)
+    assign(engine, ADMIN, GROUP)
     assert call("GET", "/datasources").status_code == 200
 
 
@@ -295,5 +295,5 @@ def test_prometheus_is_healthy_when_the_workspace_may_read_the_metrics(
         {**source, "jsonData": {"azureCredentials": {"authType": "msi"}}},
     )
     assert "Monitoring Data Reader" in admin("GET", health).json()["message"]
-    _assign(engine, MONITORING_DATA_READER, id, workspace["identity"]["principalId"])
+    assign(engine, MONITORING_DATA_READER, id, workspace["identity"]["principalId"])
     assert admin("GET", health).status_code == 200

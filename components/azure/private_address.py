@@ -1,0 +1,61 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Can a Grafana without public access be reached from this machine? Nothing here imports pulumi.
+
+Its name is public, and leads to a public address that refuses everybody; to the private endpoint it leads only where a
+private zone says so. Asked beforehand, because such a refusal looks like a role that has not spread yet.
+"""
+
+import ipaddress
+import socket
+import urllib.request
+from collections.abc import Callable
+from typing import Any, Final
+from urllib.parse import urlsplit
+
+from .patience import DeadlinePassed, NotYet, Patience
+
+SECONDS: Final = 60.0
+"""A record that was just written is not everywhere yet: resolvers keep the answer of before."""
+
+Resolve = Callable[..., list[Any]]
+
+
+class NotReachable(Exception):
+    """The workspace's name leads to no private address from here; the text says what to do."""
+
+
+def await_private_address(
+    endpoint: str, patience: Patience, *, resolve: Resolve = socket.getaddrinfo
+) -> None:
+    """Returns when the name of a private workspace leads to a private address. Raises NotReachable if it never does.
+
+    Behind a proxy the question is the proxy's, and not asked here.
+    """
+    host = urlsplit(endpoint).hostname or ""
+    if "https" in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
+        return
+
+    def attempt() -> None:
+        public = _public_addresses(host, resolve)
+        if public:
+            raise NotYet(f"{host} leads to {', '.join(public)}, which is no private address")
+
+    try:
+        patience.wait(f"Grafana {host}: its private address", attempt)
+    except DeadlinePassed as passed:
+        raise NotReachable(
+            f"Grafana {host} has no public access, and this machine does not reach its private endpoint: "
+            f"{passed.__cause__}. Run `pulumi up` on a machine whose network is, or is peered with, that of the "
+            "endpoint, and linked to the zone privatelink.grafana.azure.com (gpuheap:grafana.privateAccess.networks). "
+            "What needs no Grafana is made from anywhere by `pulumi up --continue-on-error`. Or set "
+            "gpuheap:grafana.publicAccess to true."
+        ) from None
+
+
+def _public_addresses(host: str, resolve: Resolve) -> list[str]:
+    """The addresses that are not private. Raises NotYet when there are none at all."""
+    try:
+        found = {str(answer[4][0]) for answer in resolve(host, 443, type=socket.SOCK_STREAM)}
+    except socket.gaierror as error:
+        raise NotYet(f"{host} leads nowhere ({error.strerror})") from error
+    return sorted(address for address in found if not ipaddress.ip_address(address).is_private)
