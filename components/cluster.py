@@ -95,6 +95,10 @@ class Cluster(pulumi.ComponentResource):
             # What is in our own cluster goes with it: one that was deleted by hand, or does not answer any
             # more, must not keep the rest from being destroyed. What is in another's would be left there.
             delete_unreachable=isinstance(args, NewClusterArgs),
+            # An `up` that was killed, or whose answer got lost, does not know that an object was made: the next
+            # one takes it as it is, under a field manager of another name.
+            upsert_existing_objects=True,
+            enable_patch_force=True,
             opts=pulumi.ResourceOptions(parent=self, depends_on=self.ready),
         )
         self.register_outputs({"id": self.id})

@@ -177,6 +177,8 @@ class LocalCloud:
             "PULUMI_SKIP_UPDATE_CHECK": "true",
             "PULUMI_DISABLE_AUTOMATIC_PLUGIN_ACQUISITION": "true",
             "PULUMI_IGNORE_AMBIENT_PLUGINS": "true",
+            # As the stack's own setting says; the provider that is built here is older than the setting.
+            "PULUMI_K8S_ENABLE_PATCH_FORCE": "true",
         }
 
     @property

@@ -227,5 +227,13 @@ def test_a_cluster_of_ours_that_is_gone_keeps_nothing_from_being_destroyed(dev: 
     assert dev["cluster-kubernetes"].inputs["deleteUnreachable"] == "true"
 
 
+def test_objects_that_an_interrupted_up_has_made_are_taken_over_by_the_next(
+    dev: Recording, existing: Recording
+) -> None:
+    for provider in (dev["cluster-kubernetes"], existing["cluster-kubernetes"]):
+        assert provider.inputs["upsertExistingObjects"] == "true"
+        assert provider.inputs["enablePatchForce"] == "true"
+
+
 def test_what_is_in_a_cluster_of_others_is_not_forgotten_when_it_does_not_answer(existing: Recording) -> None:
     assert existing["cluster-kubernetes"].inputs.get("deleteUnreachable") in (None, "false")
