@@ -13,7 +13,7 @@ import typer
 
 from .engine import EngineFailed, Locked, Stack
 from .ids import UnknownType
-from .state import as_if_created, unfinished_creations
+from .state import as_half_made, as_if_created, half_made, interrupted, unfinished_creations
 
 SUBSCRIPTION_KEY = "azure-native:subscriptionId"
 
@@ -38,13 +38,16 @@ def recover(
                 f"no subscription: set {SUBSCRIPTION_KEY} in the stack's configuration, or ARM_SUBSCRIPTION_ID"
             )
         state = engine.state()
-        found = unfinished_creations(state, subscription)
+        found, errors = unfinished_creations(state, subscription), half_made(state)
         for one in found:
             typer.echo(f"unfinished: {one.urn}" + (f", perhaps made: {one.id}" if one.id else ""))
         if found:
             engine.replace_state(as_if_created(state, found))
         engine.refresh()
-        there = {resource["urn"] for resource in engine.state()["deployment"].get("resources", [])}
+        state = engine.state()
+        if errors := errors | interrupted(state, found):
+            engine.replace_state(as_half_made(state, errors))
+        there = {resource["urn"] for resource in state["deployment"].get("resources", [])}
     except Locked as error:
         _end(f"{error}\nif no such command runs any more, run this again with --unlock")
     except UnknownType as error:

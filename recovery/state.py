@@ -54,5 +54,34 @@ def as_if_created(state: Mapping[str, Any], found: Sequence[Unfinished]) -> dict
     return {**state, "deployment": deployment}
 
 
+def half_made(state: Mapping[str, Any]) -> dict[str, list[str]]:
+    """By URN, why resources that are there are not as they should be. The next `up` tries these again."""
+    return {one["urn"]: one["initErrors"] for one in _resources(state) if one.get("initErrors")}
+
+
+def interrupted(state: Mapping[str, Any], found: Sequence[Unfinished]) -> dict[str, list[str]]:
+    """The same, of what was `found`, after a refresh: Azure had begun with it, and has not come to a good end."""
+    urns = {one.urn for one in found}
+    return {
+        one["urn"]: [f"interrupted: {outputs['provisioningState']}"]
+        for one in _resources(state)
+        if one["urn"] in urns
+        and (outputs := one.get("outputs", {})).get("provisioningState", "Succeeded") != "Succeeded"
+    }
+
+
+def as_half_made(state: Mapping[str, Any], errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
+    """The state with `errors` in it: a refresh forgets them, though it changes nothing of what they are about."""
+    resources = [
+        {**one, "initErrors": list(errors[one["urn"]])} if one["urn"] in errors else one
+        for one in _resources(state)
+    ]
+    return {**state, "deployment": {**state["deployment"], "resources": resources}}
+
+
+def _resources(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return state.get("deployment", {}).get("resources") or []
+
+
 def _operations(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
     return state.get("deployment", {}).get("pending_operations") or []

@@ -5,7 +5,14 @@ from typing import Any
 
 import pytest
 
-from recovery.state import Unfinished, as_if_created, unfinished_creations
+from recovery.state import (
+    Unfinished,
+    as_half_made,
+    as_if_created,
+    half_made,
+    interrupted,
+    unfinished_creations,
+)
 
 GROUP = {
     "urn": "urn:group",
@@ -50,3 +57,25 @@ def test_what_may_be_there_is_in_the_state_for_a_refresh_to_look_at() -> None:
 def test_other_operations_are_left_to_the_engine() -> None:
     deployment = as_if_created(INTERRUPTED, unfinished_creations(INTERRUPTED, "s"))["deployment"]
     assert deployment["pending_operations"] == [{"type": "deleting", "resource": GROUP}]
+
+
+EXTENSION = {"urn": "urn:extension", "id": "/extension", "initErrors": ["Helm installation failed"]}
+
+
+def test_what_azure_made_badly_is_still_tried_again_after_a_refresh_which_forgets_it() -> None:
+    before = {"version": 3, "deployment": {"resources": [GROUP, EXTENSION]}}
+    refreshed = {"urn": "urn:extension", "id": "/extension", "outputs": {"provisioningState": "Failed"}}
+    after = {"version": 3, "deployment": {"resources": [GROUP, refreshed]}}
+    resources = as_half_made(after, half_made(before))["deployment"]["resources"]
+    assert resources == [GROUP, {**refreshed, "initErrors": ["Helm installation failed"]}]
+
+
+def test_of_what_was_interrupted_azure_says_whether_it_came_to_a_good_end() -> None:
+    network = {**NETWORK, "id": NETWORK_ID, "outputs": {"provisioningState": "Updating"}}
+    found = [Unfinished(urn="urn:network", id=NETWORK_ID)]
+    assert interrupted({"deployment": {"resources": [GROUP, network]}}, found) == {
+        "urn:network": ["interrupted: Updating"]
+    }
+    network["outputs"] = {"provisioningState": "Succeeded"}
+    assert interrupted({"deployment": {"resources": [GROUP, network]}}, found) == {}
+    assert interrupted({"deployment": {"resources": [GROUP]}}, found) == {}
