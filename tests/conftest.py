@@ -14,6 +14,7 @@ from xdist.scheduler import LoadScopeScheduling
 
 from localcloud.cloud import LocalCloud
 from localcloud.node import needs
+from localcloud.plugin.language.prepared import VARIABLE, prepared_python
 from localcloud.toolchain import NotSetUp, programs, resolve
 from tests.kernels import archive
 from tests.torch import installation
@@ -64,6 +65,21 @@ def local_cloud(tmp_path_factory: pytest.TempPathFactory) -> Iterator[LocalCloud
     """A running cloud for the tests of one module, empty at first. Mark what uses it `cluster`."""
     with LocalCloud(tmp_path_factory.mktemp("cloud")) as cloud:
         yield cloud
+
+
+@pytest.fixture(scope="session")
+def python_with_sdks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    address = tmp_path_factory.mktemp("python") / "socket"
+    with prepared_python(address):
+        yield address
+
+
+@pytest.fixture(scope="module")
+def prepared(python_with_sdks: Path) -> Iterator[None]:
+    """For modules that run large programs with the engine, again and again: the SDKs are imported once."""
+    with pytest.MonkeyPatch.context() as environment:
+        environment.setenv(VARIABLE, str(python_with_sdks))
+        yield
 
 
 @cache

@@ -24,7 +24,7 @@ from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
 from localcloud.kube.watching import client
 
-pytestmark = [pytest.mark.engine, pytest.mark.cluster]
+pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.engine, pytest.mark.cluster]
 
 AGENT_POOL = "azure-native:containerservice:AgentPool"
 MIXED = {

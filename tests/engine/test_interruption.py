@@ -14,7 +14,7 @@ from localcloud.azure.store import Store
 from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
 
-pytestmark = [pytest.mark.engine, pytest.mark.cluster]
+pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.engine, pytest.mark.cluster]
 
 NETWORK, IDENTITY = "network:VirtualNetwork", "managedidentity:UserAssignedIdentity"
 

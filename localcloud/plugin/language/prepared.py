@@ -97,7 +97,7 @@ class RunningProgram:
 
 @contextmanager
 def prepared_python(address: Path, modules: Sequence[str] | None = None) -> Iterator[None]:
-    """A prepared Python at that socket, for what is started within. Who asks before it is ready, waits.
+    """A prepared Python at that socket. Who asks before it is ready, waits.
 
     It imports `modules`, or all that the stack of this checkout uses of the SDKs.
     """
@@ -108,11 +108,9 @@ def prepared_python(address: Path, modules: Sequence[str] | None = None) -> Iter
     command = [sys.executable, "-u", "-m", __name__, str(handed), *(modules or (*SDKS, *_azure_native()))]
     with subprocess.Popen(command, stdin=subprocess.PIPE, pass_fds=[handed]) as process:
         listening.close()
-        os.environ[VARIABLE] = str(address)
         try:
             yield
         finally:
-            del os.environ[VARIABLE]
             process.kill()
 
 

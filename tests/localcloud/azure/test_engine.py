@@ -12,7 +12,7 @@ from localcloud.azure.records import Fault
 from localcloud.azure.store import Store
 from tests.localcloud.plugin.conftest import MakeProject, Project
 
-pytestmark = pytest.mark.engine
+pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.engine]
 
 PROGRAM = """
 import pulumi

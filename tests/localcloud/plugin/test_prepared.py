@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.plugin.language.prepared import VARIABLE, Program, RunningProgram, prepared_python
+from localcloud.plugin.language.prepared import Program, RunningProgram, prepared_python
 
 SHOWS_ITSELF = """
 import os, sys
@@ -24,22 +24,23 @@ sys.exit(7)
 """
 
 
-@pytest.fixture(scope="module", autouse=True)
-def prepared(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    with prepared_python(tmp_path_factory.mktemp("prepared") / "python", modules=["colorsys"]):
-        yield
+@pytest.fixture(scope="module")
+def python(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    address = tmp_path_factory.mktemp("prepared") / "python"
+    with prepared_python(address, modules=["colorsys"]):
+        yield address
 
 
-def started(folder: Path, text: str, *arguments: str) -> RunningProgram:
+def started(python: Path, folder: Path, text: str, *arguments: str) -> RunningProgram:
     script = folder / "program.py"
     script.write_text(text)
     program = Program(script=str(script), arguments=arguments, environment={"WORD": "x"}, folder=str(folder))
-    return RunningProgram(os.environ[VARIABLE], program)
+    return RunningProgram(str(python), program)
 
 
-def test_a_program_runs_as_in_a_process_of_its_own(tmp_path: Path) -> None:
+def test_a_program_runs_as_in_a_process_of_its_own(python: Path, tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("WORD = 'found'")
-    assert started(tmp_path, SHOWS_ITSELF, "one", "two").wait(30) == 7
+    assert started(python, tmp_path, SHOWS_ITSELF, "one", "two").wait(30) == 7
     shown = (tmp_path / "shown").read_text()
     command = [sys.executable, str(tmp_path / "program.py"), "one", "two"]
     subprocess.run(command, cwd=tmp_path, env={"WORD": "x"}, check=False)
@@ -48,22 +49,22 @@ def test_a_program_runs_as_in_a_process_of_its_own(tmp_path: Path) -> None:
     assert shown == expected.replace(" False found", " True found"), "only the import was made before"
 
 
-def test_what_a_program_imports_is_not_there_for_the_next(tmp_path: Path) -> None:
+def test_what_a_program_imports_is_not_there_for_the_next(python: Path, tmp_path: Path) -> None:
     for _ in range(2):
         text = "import sys; known = 'wave' in sys.modules; import wave; sys.exit(known)"
-        assert started(tmp_path, text).wait(30) == 0
+        assert started(python, tmp_path, text).wait(30) == 0
 
 
-def test_a_program_can_be_ended_and_says_by_what(tmp_path: Path) -> None:
-    program = started(tmp_path, "import threading; threading.Event().wait()")
+def test_a_program_can_be_ended_and_says_by_what(python: Path, tmp_path: Path) -> None:
+    program = started(python, tmp_path, "import threading; threading.Event().wait()")
     assert program.poll() is None
     os.killpg(program.pid, signal.SIGTERM)
     assert program.wait(30) == -signal.SIGTERM
     assert program.poll() == -signal.SIGTERM
 
 
-def test_an_exception_is_an_exit_code(tmp_path: Path) -> None:
-    assert started(tmp_path, "1 / 0").wait(30) == 1
+def test_an_exception_is_an_exit_code(python: Path, tmp_path: Path) -> None:
+    assert started(python, tmp_path, "1 / 0").wait(30) == 1
 
 
 def test_without_a_prepared_python_there_is_no_program(tmp_path: Path) -> None:
