@@ -14,9 +14,9 @@ import yaml
 from lightkube import Client
 from lightkube.models.core_v1 import Container, PodSpec, ResourceRequirements, Toleration
 from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.apps_v1 import DaemonSet
+from lightkube.resources.apps_v1 import DaemonSet, Deployment, StatefulSet
 from lightkube.resources.batch_v1 import Job
-from lightkube.resources.core_v1 import Node, Pod
+from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Service, ServiceAccount
 from lightkube.resources.storage_v1 import StorageClass
 
 from localcloud.azure.store import Store
@@ -215,6 +215,76 @@ def test_a_higher_bound_changes_the_node_pool_in_place(engine: Engine, config: P
     steps = changed(config, engine, more)
     assert list(steps) == ["update gpu-pool-train"]
     assert list(steps["update gpu-pool-train"]) == ['spec.limits["nvidia.com/gpu"]']
+
+
+@prod
+def test_a_stack_that_outgrows_one_machine_goes_on_with_microservices(
+    engine: Engine, config: Path, kubernetes: Client
+) -> None:
+    values = yaml.safe_load(config.read_text())
+    small = {name: {"cpu": "50m", "memoryGib": 0.25} for name in ("ingester", "store-gateway", "compactor")}
+    values["config"]["gpuheap:pyroscope"] |= {
+        "size": "microservices",
+        "storage": {"accountName": "gpuheapprofiles"},
+        "components": small,
+    }
+    values["config"]["gpuheap:grafana"] |= {"publicAccess": False, "privateAccess": {}}
+    config.write_text(yaml.safe_dump(values))
+    engine.up()
+    stateful = {one.metadata.name for one in kubernetes.list(StatefulSet, namespace="gadget") if one.metadata}
+    assert stateful == {"pyroscope-ingester", "pyroscope-store-gateway", "pyroscope-compactor"}
+    deployments = {
+        one.metadata.name for one in kubernetes.list(Deployment, namespace="gadget") if one.metadata
+    }
+    assert deployments == {
+        f"pyroscope-{name}" for name in ("distributor", "querier", "query-frontend", "query-scheduler")
+    }
+    for name, component in (("pyroscope", "distributor"), ("pyroscope-private-link", "query-frontend")):
+        spec = kubernetes.get(Service, name, namespace="gadget").spec
+        assert spec and spec.selector
+        assert spec.selector["app.kubernetes.io/component"] == component
+
+
+@prod
+def test_its_pods_reach_their_blobs_by_the_identity_of_their_service_account(
+    engine: Engine, store: Store, kubernetes: Client
+) -> None:
+    (trust,) = store.resources(token="azure-native:managedidentity:FederatedIdentityCredential")
+    identity = store.resource(trust.id.rpartition("/federatedIdentityCredentials/")[0])
+    (cluster,) = store.resources(token="azure-native:containerservice:ManagedCluster")
+    (container,) = store.resources(token="azure-native:storage:BlobContainer")
+    assert identity is not None
+    account = kubernetes.get(ServiceAccount, "pyroscope", namespace="gadget").metadata
+    assert account and account.annotations
+    assert account.annotations["azure.workload.identity/client-id"] == identity.outputs["clientId"]
+    assert trust.inputs["subject"] == "system:serviceaccount:gadget:pyroscope"
+    assert trust.inputs["issuer"] == cluster.outputs["oidcIssuerProfile"]["issuerURL"]
+    roles = {
+        role.outputs["scope"]
+        for role in store.resources(token="azure-native:authorization:RoleAssignment")
+        if role.outputs["principalId"] == identity.outputs["principalId"]
+    }
+    assert roles == {container.id}, "the blobs of its container, and nothing else"
+    for pod in kubernetes.list(Pod, namespace="gadget", labels={"app.kubernetes.io/name": "pyroscope"}):
+        assert pod.spec and pod.metadata and pod.metadata.labels
+        assert pod.spec.serviceAccountName == "pyroscope"
+        assert pod.metadata.labels["azure.workload.identity/use"] == "true"
+    (told,) = kubernetes.list(ConfigMap, namespace="gadget", labels={"app.kubernetes.io/name": "pyroscope"})
+    azure = yaml.safe_load((told.data or {})["config.yaml"])["storage"]["azure"]
+    assert azure == {"account_name": "gpuheapprofiles", "container_name": "pyroscope"}, "a name, and no key"
+
+
+@prod
+def test_a_private_grafana_is_reached_by_its_endpoint_and_shows_pyroscope(
+    engine: Engine, store: Store
+) -> None:
+    (workspace,) = store.resources(token="azure-native:dashboard:Grafana")
+    assert workspace.outputs["properties"]["publicNetworkAccess"] == "Disabled"
+    (endpoint,) = store.resources(token="azure-native:network:PrivateEndpoint")
+    assert engine.outputs()["grafanaPrivateEndpointId"] == endpoint.id
+    (link,) = store.resources(token="azure-native:privatedns:VirtualNetworkLink")
+    assert endpoint.inputs["subnet"]["id"].startswith(link.inputs["virtualNetwork"]["id"] + "/subnets/")
+    engine.refresh(expect_no_changes=True)
 
 
 @prod
