@@ -8,13 +8,18 @@ shows a command to type, the check asks the same question of the same API. How e
 from collections.abc import Iterable
 from typing import Final
 
+import httpx2
 from lightkube import ApiError
 
 from . import azure, grafana, nodes, workloads
-from .model import Check, CheckFailed, Live, NothingToCheck, Outcome, Result
+from .model import Check, CheckFailed, Live, MissingRight, NothingToCheck, Outcome, Result
 
 PREREQUISITES, EXTENSION, PYROSCOPE = "Prerequisites", "1 Extension", "2 Pyroscope"
 PRIVATE_LINK, PROMETHEUS, DASHBOARD, OURS = "3 Private Link", "4 Prometheus", "5 Dashboard", "gpuheap"
+FORBIDDEN: Final = 403
+KUBERNETES_RIGHTS: Final = (
+    "python -m verify --rights kubernetes prints the roles; who administers the cluster applies them"
+)
 MEND: Final = "pulumi refresh, then pulumi up"
 
 
@@ -28,10 +33,20 @@ def _run(live: Live, check: Check) -> Result:
         return Result(check=check, outcome=Outcome.PASSED, seen=check.look(live))
     except NothingToCheck as nothing:
         return Result(check=check, outcome=Outcome.SKIPPED, seen=str(nothing))
+    except MissingRight as failure:
+        return _failed(check, str(failure), failure.remedy)
     except CheckFailed as failure:
-        return Result(check=check, outcome=Outcome.FAILED, seen=str(failure))
+        return _failed(check, str(failure))
     except ApiError as error:
-        return Result(check=check, outcome=Outcome.FAILED, seen=f"Kubernetes API: {error}")
+        if error.status.code == FORBIDDEN:
+            return _failed(check, f"not allowed: {error.status.message}", KUBERNETES_RIGHTS)
+        return _failed(check, f"Kubernetes API: {error}")
+    except httpx2.HTTPError as error:
+        return _failed(check, f"the cluster's API server cannot be reached: {error}")
+
+
+def _failed(check: Check, seen: str, remedy: str | None = None) -> Result:
+    return Result(check=check, outcome=Outcome.FAILED, seen=seen, remedy=remedy or check.remedy)
 
 
 CHECKS: Final = (

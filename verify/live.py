@@ -19,7 +19,7 @@ from lightkube import Client, KubeConfig
 
 from components.azure.credentials import GRAFANA_SCOPE, arm_endpoint, arm_scope, credential
 
-from .model import CheckFailed, Live, NothingToCheck
+from .model import CheckFailed, Live, MissingRight, NothingToCheck
 
 TIMEOUT_SECONDS: Final = 30
 NO_WAY: Final = ("(Forbidden)", "no preferred addresses found")
@@ -30,20 +30,45 @@ class OutputsUnavailable(Exception):
     """The stack's outputs cannot be read; the text is the engine's."""
 
 
+ARM_RIGHTS: Final = (
+    "python -m verify --rights azure prints the role; assign it on the stack's resource groups"
+)
+GRAFANA_RIGHTS: Final = "assign the role Grafana Admin on the workspace: no lesser one may read data sources"
+
+
 @contextmanager
-def live(stack: str, directory: str = ".") -> Iterator[Live]:
-    """The stack as it is now. Raises OutputsUnavailable when the engine knows no such stack or has no outputs."""
+def live(stack: str, directory: str = ".", *, kubeconfig_file: Path | None = None) -> Iterator[Live]:
+    """The stack as it is now, its cluster by the stack's kubeconfig or another one.
+
+    Raises OutputsUnavailable when the engine knows no such stack or has no outputs, or when that other file is none.
+    """
     outputs = stack_outputs(stack, directory)
     identity = credential()
-    kubeconfig: dict[str, Any] = yaml.safe_load(outputs.get("kubeconfig", "{}"))
+    kubeconfig = _kubeconfig(outputs, kubeconfig_file)
     with tempfile.TemporaryDirectory(prefix="gpuheap-verify-") as folder:
         yield Live(
             outputs=outputs,
             kubernetes=Client(KubeConfig.from_dict(kubeconfig).get()),
             pods=_Kubectl(kubeconfig, Path(folder)),
-            arm=_Arm(_Reader(arm_endpoint(), identity, arm_scope())),
-            grafana=_Grafana(_Reader(outputs.get("grafanaUrl", ""), identity, GRAFANA_SCOPE)),
+            arm=_Arm(_Reader(arm_endpoint(), identity, arm_scope(), rights=ARM_RIGHTS)),
+            grafana=_Grafana(
+                _Reader(outputs.get("grafanaUrl", ""), identity, GRAFANA_SCOPE, rights=GRAFANA_RIGHTS)
+            ),
         )
+
+
+def _kubeconfig(outputs: Mapping[str, Any], file: Path | None) -> dict[str, Any]:
+    try:
+        found = yaml.safe_load(outputs.get("kubeconfig", "") if file is None else file.read_text())
+    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
+        raise OutputsUnavailable(
+            f"{file or 'the kubeconfig of the stack'} cannot be read: {error}"
+        ) from error
+    if not isinstance(found, dict) or "clusters" not in found:
+        raise OutputsUnavailable(
+            f"{file or 'the output kubeconfig of the stack'} is no kubeconfig: it names no clusters"
+        )
+    return found
 
 
 def stack_outputs(stack: str, directory: str = ".") -> dict[str, Any]:
@@ -61,8 +86,10 @@ def stack_outputs(stack: str, directory: str = ".") -> dict[str, Any]:
 class _Reader:
     """Requests with a bearer token."""
 
-    def __init__(self, base_url: str, identity: TokenCredential, scope: str) -> None:
+    def __init__(self, base_url: str, identity: TokenCredential, scope: str, *, rights: str) -> None:
         self._base_url, self._identity, self._scope = base_url.rstrip("/"), identity, scope
+        self._rights = rights
+        """How whoever verifies comes by the rights to read here."""
 
     def get(self, path: str, **query: str) -> dict[str, Any]:
         body: dict[str, Any] = self._send("GET", path, params=query).json()
@@ -91,9 +118,21 @@ class _Reader:
             raise CheckFailed(f"no token for {self._scope}: {error.message}") from error
         except (httpx.HTTPError, httpx.InvalidURL) as error:
             raise CheckFailed(f"{self._base_url} cannot be reached: {error}") from error
+        if answer.status_code == httpx.codes.FORBIDDEN:
+            raise MissingRight(f"{method} {path}: {_message(answer)}", remedy=self._rights)
         if answer.status_code != httpx.codes.OK:
             raise CheckFailed(f"{method} {path} answered {answer.status_code}: {answer.text[:200]}")
         return answer
+
+
+def _message(answer: httpx.Response) -> str:
+    """What a server says of a refusal: Resource Manager names the action in it."""
+    try:
+        body = answer.json()
+    except ValueError:
+        return answer.text[:500]
+    error = body.get("error", body) if isinstance(body, dict) else body
+    return str(error.get("message", error) if isinstance(error, dict) else error)[:500]
 
 
 class _Arm:

@@ -13,6 +13,14 @@ class CheckFailed(Exception):
     """A check saw something that is not as it should be; the text says what was seen."""
 
 
+class MissingRight(CheckFailed):
+    """Whoever verifies may not look; the text is the server's, which names the right. `remedy` gives it."""
+
+    def __init__(self, text: str, *, remedy: str) -> None:
+        super().__init__(f"not allowed: {text}")
+        self.remedy = remedy
+
+
 class NothingToCheck(Exception):
     """The stack has no such part, or this machine cannot look at it; the text says which."""
 
@@ -94,3 +102,5 @@ class Result:
     check: Check
     outcome: Outcome
     seen: str
+    remedy: str | None = None
+    """The way out of a failure."""

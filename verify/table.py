@@ -24,8 +24,8 @@ def print_table(console: Console, results: Sequence[Result]) -> None:
         table.add_column(column, no_wrap=column == "step")
     for result in results:
         seen = Text(result.seen)
-        if result.outcome is Outcome.FAILED:
-            seen.append(f"\n→ {result.check.remedy}", "yellow")
+        if result.remedy:
+            seen.append(f"\n→ {result.remedy}", "yellow")
         table.add_row(Text(*_MARKS[result.outcome]), result.check.step, result.check.title, seen)
     console.print(table)
 
@@ -38,7 +38,7 @@ def to_json(results: Sequence[Result]) -> str:
             "check": result.check.title,
             "outcome": result.outcome.value,
             "seen": result.seen,
-            "remedy": result.check.remedy if result.outcome is Outcome.FAILED else None,
+            "remedy": result.remedy,
         }
         for result in results
     ]
