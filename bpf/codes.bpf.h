@@ -11,7 +11,8 @@
 
 #include "threads.bpf.h"
 
-#define WINDOW 4096 /* frames lie close to one another: one read gets many */
+#define BUFFER 4096 /* holds a window, and behind it a frame that lies elsewhere */
+#define WINDOW (BUFFER - 128) /* frames lie close to one another: one read gets many */
 #define CODE_BYTES 160 /* covers the fields of PyCodeObject that are read */
 #define FLAG_BYTES (1 << 27) /* Py_TPFLAGS_BYTES_SUBCLASS, 3.8 to 3.15 */
 #define FLAG_STRING (1 << 28) /* Py_TPFLAGS_UNICODE_SUBCLASS */
@@ -56,19 +57,19 @@ struct walk {
 	__u64 hash;
 	__u64 file; /* the last co_filename of this walk */
 	__u64 file_digest;
-	__u64 code_type; /* is PyCode_Type */
 	__u64 window_begin; /* what part of the process's memory is in the window */
 	__u64 window_end;
+	__u64 aside; /* the frame that is behind it */
+	__u64 reach; /* how far out the frames go that lie close to the first one */
+	__u64 reached; /* the same of the walk before */
 	__u32 tgid;
 	__u32 frames; /* that were walked over */
 	__u32 last; /* where the last one is in the stack */
 	__u32 named; /* frames that have their digest */
 	__u32 unnamed; /* and those that could not have it */
 	__u32 implausible; /* and those of them that have no code object */
-	__u32 counted; /* 1: one number stands for all code objects */
-	__u32 pad;
 	struct stack stack;
-	__u8 window[WINDOW];
+	__u8 buffer[BUFFER];
 	__u8 code[256];
 };
 
@@ -170,20 +171,29 @@ static __always_inline int has_flag(const struct interpreter *at, __u64 object, 
 	       (flags & flag);
 }
 
-/* Whether what is in walk->code is of the type that calls itself `code`. */
+/*
+ * Whether what is in walk->code is of the type that calls itself `code`; -1: its name cannot be read. The name is asked for
+ * once in a process: it lies in a page of the interpreter's file, which a forked child does not have until it touches it.
+ */
 static __always_inline int is_code(struct walk *walk)
 {
-	struct interpreter *at = &walk->interpreter;
+	struct interpreter *at = &walk->interpreter, *kept;
 	__u64 type = CODE_U64(walk, at->object_type), address = 0;
+	__u32 tgid = walk->tgid;
 	char name[5] = {};
 
-	if (type && type == walk->code_type)
+	if (type && type == at->code_type)
 		return 1;
-	if (READ(address, type + at->type_name) || READ(name, address))
+	if (READ(address, type + at->type_name))
 		return 0;
+	if (READ(name, address))
+		return -1;
 	if (name[0] != 'c' || name[1] != 'o' || name[2] != 'd' || name[3] != 'e' || name[4])
 		return 0;
-	walk->code_type = type;
+	at->code_type = type;
+	kept = bpf_map_lookup_elem(&interpreters, &tgid);
+	if (kept)
+		kept->code_type = type;
 	return 1;
 }
 
@@ -192,11 +202,13 @@ static __noinline __u64 digest_of(struct walk *walk, __u64 code)
 {
 	struct interpreter *at;
 	__u64 hash, lines, file, size = 0;
+	int is;
 
 	if (!walk || bpf_probe_read_user(walk->code, CODE_BYTES, (const void *)code))
 		return 0;
-	if (!is_code(walk)) {
-		walk->implausible++;
+	is = is_code(walk);
+	if (is <= 0) {
+		walk->implausible += is == 0;
 		return 0;
 	}
 	at = &walk->interpreter;

@@ -150,6 +150,7 @@ _Static_assert(sizeof(struct image) == 32, "mirrored in agent/gpuheap/tracer/abi
 /* Where one build of CPython keeps what the stack walk reads. Offsets in bytes. */
 struct interpreter {
 	__u64 runtime; /* address of _PyRuntime; in `interpreter_files`: its distance from the probed function */
+	__u64 code_type; /* address of PyCode_Type, once a code object was seen */
 	__u32 interpreters_head; /* in _PyRuntime: newest PyInterpreterState */
 	__u32 interpreter_next; /* in PyInterpreterState: an older one */
 	__u32 threads_head; /* newest PyThreadState */
@@ -190,7 +191,7 @@ struct interpreter {
 	__u32 lines_format; /* handed on with line tables: what is in them */
 };
 
-_Static_assert(sizeof(struct interpreter) == 160, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct interpreter) == 168, "mirrored in agent/gpuheap/tracer/abi.py");
 
 /*
  * How many code objects a process has freed since the agent probed its code_dealloc. `count` begins with a number that the

@@ -17,21 +17,14 @@
 #ifndef GPUHEAP_PYTHON_BPF_H
 #define GPUHEAP_PYTHON_BPF_H
 
-#include "states.bpf.h"
+#include "frames.bpf.h"
 
-#define FRAME_BYTES 80 /* covers the fields of _PyInterpreterFrame that are read */
-#define FRAME_OBJECT_BYTES 112 /* and of PyFrameObject, before 3.11 */
 #define OUTER_FRAMES (GPUHEAP_MAX_FRAMES - GPUHEAP_INNER_FRAMES)
 #define WALK_STEP 32
 #define WALK_STEPS 128 /* 4096 frames */
 #define RUNTIME_BYTES (4 << 20) /* more than a _PyRuntime has */
 #define NAME_STEP 4
 #define FRAME_FACTOR 0xff51afd7ed558ccdULL /* any odd number with many bits */
-
-/* A field of the frame that begins at `at` in the window. */
-#define FRAME_U64(walk, at, offset) \
-	(*(__u64 *)((walk)->window + (((at) + (offset)) & (WINDOW - 8))))
-#define FRAME_U8(walk, at, offset) (*(__u8 *)((walk)->window + (((at) + (offset)) & (WINDOW - 1))))
 
 struct {
 	__uint(type, BPF_MAP_TYPE_HASH);
@@ -47,30 +40,6 @@ struct {
 	__type(key, __u64); /* hash of image, addresses and versions */
 	__type(value, __u64); /* key of `stacks` */
 } known_stacks SEC(".maps");
-
-/*
- * Have the frame in the window. From 3.11 on frames are in pages that are theirs from the beginning; before a page may be
- * nothing, and before a frame object nothing of use.
- */
-static __always_inline int read_frame(struct walk *walk)
-{
-	__u32 apart = walk->interpreter.frames_apart;
-	__u64 begin = apart ? walk->frame : walk->frame & ~4095ULL;
-	__u64 end = walk->frame + (apart ? FRAME_OBJECT_BYTES : FRAME_BYTES), bytes;
-
-	if (walk->frame >= walk->window_begin && end <= walk->window_end)
-		return 0;
-	if (end - begin > WINDOW)
-		begin = end - WINDOW;
-	bytes = end - begin;
-	asm volatile("%0 &= 8191"
-		     : "+r"(bytes)); /* for the verifier: clang 14 loses the bound above */
-	if (bytes > WINDOW)
-		return -1;
-	walk->window_begin = begin;
-	walk->window_end = end;
-	return bpf_probe_read_user(walk->window, bytes, (const void *)begin);
-}
 
 /* The number of this frame's function or code object; without one, the digest goes into the hash. */
 static __always_inline __u32 version_of(struct walk *walk, __u64 code, __u64 at)
@@ -89,24 +58,6 @@ static __always_inline __u32 version_of(struct walk *walk, __u64 code, __u64 at)
 	if (!version)
 		walk->hash = mix(walk->hash, digest_of(walk, code));
 	return version;
-}
-
-/* Which instruction the frame executes, as a distance in bytes from the first. */
-static __always_inline __u32 instruction_of(struct walk *walk, __u64 code, __u64 at)
-{
-	struct interpreter *layout = &walk->interpreter;
-	__u64 instruction = FRAME_U64(walk, at, layout->frame_instruction), copies = 0;
-	__u64 first = code + layout->code_instructions;
-	__u32 copy;
-
-	if (layout->instruction_unit)
-		return (__u32)instruction * layout->instruction_unit;
-	if (layout->code_bytecodes) { /* free-threaded: each thread may have its own copy */
-		copy = FRAME_U64(walk, at, layout->frame_bytecode);
-		if (copy && !READ(copies, code + layout->code_bytecodes))
-			READ(first, copies + 8 + 8 * (__u64)copy);
-	}
-	return instruction - first;
 }
 
 /* Where the next frame belongs: the inner ones in order, after them the last ones in turns (see straighten). */
@@ -129,16 +80,51 @@ static __always_inline void ends_run(struct walk *walk)
 }
 
 /*
- * A few frames; 1 ends the walk. A global function: the verifier looks at it once, not once for each turn of the loop; it
- * has no pointers for arguments, as kernels before 5.12 do not take them.
+ * A few frames into the hash, and nothing else: 1 ends it, with walk->frame 0 if all are in it. While no code object dies,
+ * an instruction's address tells what is executed. A global function: the verifier looks at it once, not once for each
+ * turn of the loop; it has no pointers for arguments, as kernels before 5.12 do not take them.
  */
+__noinline int recognise_frames(void)
+{
+	__u64 id = bpf_get_current_pid_tgid(), code, instruction, hash, frame;
+	struct walk *walk = bpf_map_lookup_elem(&walks, &id);
+	struct interpreter *layout;
+	long at = 0;
+
+	if (!walk)
+		return 1;
+	layout = &walk->interpreter;
+	hash = walk->hash;
+	frame = walk->frame;
+	for (int i = 0; i < WALK_STEP && frame; i++) {
+		at = frame_at(walk, frame);
+		if (at < 0)
+			break;
+		code = FRAME_U64(walk, at, layout->frame_code);
+		if (layout->instruction_unit || layout->code_bytecodes)
+			instruction = instruction_of(walk, code & ~(__u64)layout->code_tag, at);
+		else
+			instruction = FRAME_U64(walk, at, layout->frame_instruction);
+		if (layout->frame_entry >= 0)
+			instruction += FRAME_U8(walk, at, layout->frame_entry);
+		hash = mix(hash, code * FRAME_FACTOR + instruction);
+		frame = FRAME_U64(walk, at, layout->frame_previous);
+		walk->frames++;
+	}
+	walk->hash = hash;
+	walk->frame = frame;
+	return at < 0 || !frame;
+}
+
+/* A few frames, with what distinguishes them, into the stack and the hash; 1 ends the walk. */
 __noinline int walk_frames(void)
 {
-	__u64 id = bpf_get_current_pid_tgid(), code, at;
+	__u64 id = bpf_get_current_pid_tgid(), code;
 	struct walk *walk = bpf_map_lookup_elem(&walks, &id);
 	struct interpreter *layout;
 	struct frame *frame;
 	__u32 version;
+	long at;
 
 	if (!walk)
 		return 1;
@@ -146,11 +132,11 @@ __noinline int walk_frames(void)
 	for (int i = 0; i < WALK_STEP; i++) {
 		if (!walk->frame)
 			return 1;
-		if (read_frame(walk)) {
+		at = frame_at(walk, walk->frame);
+		if (at < 0) {
 			lost(LOSS_FAULT);
 			return 1;
 		}
-		at = walk->frame - walk->window_begin;
 		code = FRAME_U64(walk, at, layout->frame_code) & ~(__u64)layout->code_tag;
 		walk->frame = FRAME_U64(walk, at, layout->frame_previous);
 		if (!code || (layout->frame_owner >= 0 &&
@@ -164,7 +150,7 @@ __noinline int walk_frames(void)
 		frame->code = code;
 		frame->flags = layout->frames_apart ? FRAME_OUTERMOST : 0;
 		frame->instruction = instruction_of(walk, code, at);
-		version = walk->counted ? 0 : version_of(walk, code, at);
+		version = version_of(walk, code, at);
 		walk->hash = mix(walk->hash, code * FRAME_FACTOR +
 						     (((__u64)version << 32) | frame->instruction));
 		walk->frames++;
@@ -184,12 +170,11 @@ __noinline int straighten(void)
 	if (!walk || !walk->stack.cut)
 		return 0;
 	outer = walk->stack.frames + GPUHEAP_INNER_FRAMES;
-	spare = (struct frame *)walk->window;
+	spare = (struct frame *)walk->buffer;
 	for (__u32 i = 0; i < OUTER_FRAMES; i++)
 		spare[i] = outer[(walk->frames + i) & (OUTER_FRAMES - 1)];
 	for (__u32 i = 0; i < OUTER_FRAMES; i++)
 		outer[i] = spare[i];
-	walk->window_begin = walk->window_end = 0;
 	return 0;
 }
 
@@ -237,22 +222,19 @@ static __always_inline __u64 code_count(struct walk *walk)
 	return deaths && deaths->image == walk->image ? deaths->count : 0;
 }
 
-/*
- * The frames, with what distinguishes them, are in walk->stack and walk->hash. `counted` 0: by the frames' own numbers.
- * Returns 0 or an enum stack_reason.
- */
-static __always_inline __u64 walk_stack(struct walk *walk, __u32 counted)
+/* Leaves the innermost frame in walk->frame. Returns 0 or an enum stack_reason. */
+static __always_inline __u64 find_frame(struct walk *walk)
 {
 	struct interpreter *at;
-	__u64 count = 0;
+	__u64 reason;
 
 	if (!walk)
 		return STACK_FAULT;
 	at = &walk->interpreter;
 	if (!state_is_known(walk)) {
-		count = find_state(walk);
-		if (count)
-			return count;
+		reason = find_state(walk);
+		if (reason)
+			return reason;
 		if (READ(walk->frame, walk->thread_state + at->thread_frame)) {
 			lost(LOSS_FAULT);
 			return STACK_FAULT;
@@ -262,11 +244,32 @@ static __always_inline __u64 walk_stack(struct walk *walk, __u32 counted)
 		lost(LOSS_FAULT);
 		return STACK_FAULT;
 	}
-	if (counted)
-		count = code_count(walk);
-	walk->counted = count != 0;
+	walk->window_begin = walk->window_end = walk->aside = 0;
+	walk->reached = walk->reach;
+	walk->reach = walk->frame;
+	return 0;
+}
+
+/* What the stack is known by while the interpreter counts `count` code objects; 0: nothing. */
+static __always_inline __u64 recognise(struct walk *walk, __u64 count)
+{
+	if (!walk || !count)
+		return 0;
 	walk->hash = mix(walk->image, count);
-	walk->window_begin = walk->window_end = walk->file = 0;
+	walk->frames = 0;
+	for (__u32 turn = 0; turn < WALK_STEPS; turn++)
+		if (recognise_frames())
+			break;
+	return walk->frame ? 0 : walk->hash;
+}
+
+/* The frames, with what distinguishes them, are in walk->stack and walk->hash. Returns 0 or STACK_EMPTY. */
+static __always_inline __u64 walk_stack(struct walk *walk)
+{
+	if (!walk)
+		return STACK_FAULT;
+	walk->hash = mix(walk->image, 0);
+	walk->file = 0;
 	walk->frames = walk->implausible = 0;
 	for (__u32 turn = 0; turn < WALK_STEPS; turn++)
 		if (walk_frames())
@@ -312,29 +315,34 @@ static __always_inline __u64 keep_stack(struct walk *walk)
  */
 __noinline __u64 python_stack(void)
 {
-	__u64 id = bpf_get_current_pid_tgid();
+	__u64 id = bpf_get_current_pid_tgid(), frame, reason, key, counted, seen;
 	struct walk *walk = walk_of(id);
-	__u64 reason, key, counted = 0, seen;
+	struct stack *cut;
 	__u64 *known;
 
 	if (!walk)
 		return STACK_NO_INTERPRETER;
-	reason = walk_stack(walk, 1);
+	reason = find_frame(walk);
+	if (reason)
+		return reason;
+	frame = walk->frame;
+	counted = recognise(walk, code_count(walk));
+	known = counted ? bpf_map_lookup_elem(&known_stacks, &counted) : NULL;
+	if (known) {
+		cut = walk->frames > GPUHEAP_MAX_FRAMES ? bpf_map_lookup_elem(&stacks, known)
+							: NULL;
+		if (cut && cut->cut)
+			lost(LOSS_TRUNCATED_STACK);
+		return *known;
+	}
+	walk->frame = frame;
+	reason = walk_stack(walk);
 	if (reason)
 		return reason;
 	if (walk->stack.cut || walk->stack.endless)
 		lost(LOSS_TRUNCATED_STACK);
 	seen = walk->hash;
 	known = bpf_map_lookup_elem(&known_stacks, &seen);
-	if (known)
-		return *known;
-	if (walk->counted) {
-		counted = seen;
-		if (walk_stack(walk, 0))
-			return STACK_FAULT;
-		seen = walk->hash;
-		known = bpf_map_lookup_elem(&known_stacks, &seen);
-	}
 	key = known ? *known : keep_stack(walk);
 	/* With a frame that could not be named, or no room, it is tried again the next time. */
 	if (!known && (key < STACK_REASONS || walk->unnamed))

@@ -43,6 +43,7 @@ class Image(ctypes.Structure):
 class Interpreter(ctypes.Structure):
     _fields_: ClassVar = [
         ("runtime", ctypes.c_uint64),
+        ("code_type", ctypes.c_uint64),
         ("interpreters_head", ctypes.c_uint32),
         ("interpreter_next", ctypes.c_uint32),
         ("threads_head", ctypes.c_uint32),

@@ -14,6 +14,7 @@ from typing import Final
 from gpuheap.stacks.elf import NotUsable
 
 from . import libbpf
+from .abi import Interpreter
 from .calls import Call
 from .driver_files import (
     ROOTS,
@@ -145,8 +146,12 @@ class Probes:
 
     def _place(self, file: InterpreterFile | None, mapping: MappedFile, pid: int) -> None:
         here = file.in_process(mapping) if file else None
-        if here is not None:
-            libbpf.update(self._in_process, c_uint32(pid), here)
+        if here is None:
+            return
+        known = libbpf.lookup(self._in_process, c_uint32(pid), Interpreter)
+        if known and known.runtime == here.runtime:
+            here.code_type = known.code_type  # the kernel has learnt it
+        libbpf.update(self._in_process, c_uint32(pid), here)
 
     def _opened(self, mapping: MappedFile, pid: int, act: Callable[[FileId, Path, str], None]) -> None:
         try:

@@ -180,3 +180,28 @@ def test_what_does_not_call_itself_code_is_not_described(
     assert running.line() == "ready"
     assert stacks(tracer, running.pid) == {64: ["<not the Python that it says>"]}
     assert tracer.read().losses["implausible_stack"] == 1
+
+
+FORKS = """
+import os
+allocate(32)
+kind = type(compile("", "", "exec"))
+name = ctypes.c_uint64.from_address(id(kind) + 24).value
+madvise = ctypes.CDLL(None).madvise
+child = os.fork()
+if child == 0:
+    failed = madvise(ctypes.c_void_p(name & ~4095), ctypes.c_size_t(4096), 4)
+    allocate(64)
+    os._exit(failed)
+assert os.waitpid(child, 0)[1] == 0
+print(child, flush=True)
+"""
+
+
+def test_a_forked_child_is_known_though_it_does_not_have_the_pages_of_its_interpreters_file(
+    start: Callable[..., Program], tracer: Tracer
+) -> None:
+    """It gets each when it touches it. That of the name of the type `code` is taken from it as MADV_DONTNEED does."""
+    running = start(sys.executable, "-c", ALLOCATES + FORKS + ENDS)
+    child = int(running.line())
+    assert stacks(tracer, child) == {64: ["<module>", "allocate"]}
