@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Plays the vendors' device plugins on nodes without a kubelet: what a plugin's pod offers of a node's GPUs.
+"""The GPUs of a node that has none, and what a device plugin offers of them. Values in, values out.
 
 As on a real node, GPUs can be asked for only while a plugin runs there, and under the names that its strategy gives
-them. Which GPUs a node has is written on it, as an annotation. Values in, values out.
+them. Which GPUs a simulated node has is written on it, as an annotation; those of a real one are in
+`node/devices.py`.
 """
 
 import json
@@ -17,8 +18,12 @@ ANNOTATION: Final = "localcloud.gpuheap/gpus"
 SOCKETS: Final = "/var/lib/kubelet/device-plugins"
 """A pod that mounts this folder of the node is a device plugin."""
 
+STRATEGIES: Final = ("none", "single", "mixed")
 STRATEGY_VARIABLE: Final = "MIG_STRATEGY"
 """https://github.com/NVIDIA/k8s-device-plugin#configuring-the-nvidia-device-plugin-binary"""
+
+STRATEGY_FLAG: Final = "resource_naming_strategy"
+"""https://instinct.docs.amd.com/projects/k8s-device-plugin/en/latest/user-guide/configuration.html"""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +34,9 @@ class Gpus:
     """`nvidia` or `amd`."""
     count: int
     slices: int = 0
-    """Into how many MIG instances each is cut; 0: none is."""
+    """Into how many parts each is cut; 0: none is."""
     slice: str = ""
-    """What NVIDIA calls such an instance: `1g.10gb`."""
+    """What the vendor calls such a part: NVIDIA `1g.10gb`, AMD `cpx_nps4`."""
 
     @classmethod
     def of(cls, node: Node) -> Self | None:
@@ -48,8 +53,8 @@ class Gpus:
         whole = f"{self.vendor}.com/gpu"
         if not self.slices or strategy == "none":
             return {whole: str(self.count)}
-        name = f"{self.vendor}.com/mig-{self.slice}" if strategy == "mixed" else whole
-        return {name: str(self.count * self.slices)}
+        part = f"nvidia.com/mig-{self.slice}" if self.vendor == "nvidia" else f"amd.com/{self.slice}"
+        return {part if strategy == "mixed" else whole: str(self.count * self.slices)}
 
 
 def offered(node: Node, pod: Pod) -> Mapping[str, str]:
@@ -71,5 +76,11 @@ def _vendor(plugin: Container) -> str:
 
 
 def _strategy(plugin: Container) -> str:
+    if _vendor(plugin) == "amd":
+        return (
+            "mixed"
+            if any(each.endswith(f"{STRATEGY_FLAG}=mixed") for each in plugin.args or ())
+            else "single"
+        )
     named = {each.name: each.value for each in plugin.env or ()}
     return named.get(STRATEGY_VARIABLE) or "none"

@@ -89,9 +89,7 @@ class RealNode:
         Raises ComponentFailed, with nothing of the node left running but its network.
         """
         try:
-            self._group.create()
-            self._start_runtime()
-            self.add_images([Image(name=PAUSE, entrypoint=["/bin/sleep", "1000000000"]), *images])
+            self.start_runtime([Image(name=PAUSE, entrypoint=["/bin/sleep", "1000000000"]), *images])
             self._route_to_api_server(control_plane.port)
             self._start_kubelet(control_plane)
             self._wait_until_ready(control_plane)
@@ -99,6 +97,12 @@ class RealNode:
         except BaseException:
             self._end_programs()
             raise
+
+    def start_runtime(self, images: Sequence[Image]) -> None:
+        """Start what runs containers, and nothing that asks for them. Raises ComponentFailed."""
+        self._group.create()
+        self._start_runtime()
+        self.add_images(images)
 
     def processes(self, pod_uid: str) -> list[int]:
         """All processes of a pod, by their ids on this machine; none when it has ended."""
@@ -112,16 +116,16 @@ class RealNode:
         self._ctr("images", "import", str(file))
         file.unlink()
 
-    def set_devices(self, resources: Mapping[str, devices.Resource] | None) -> None:
-        """Make these the node's GPUs, by resource name; None when their driver is missing.
+    def set_gpus(self, hardware: devices.Hardware | None) -> None:
+        """Make these the node's GPUs; None when their driver is missing.
 
         A device plugin must run on the node: a DaemonSet with an image of `devices.plugin_image`.
         """
         folder = self._folder / "kubelet"
-        if resources is None:
+        if hardware is None:
             devices.remove(folder)
         else:
-            devices.write(folder, resources)
+            devices.write(folder, hardware)
 
     def check(self) -> None:
         """Raise ComponentFailed if one of the programs has ended."""

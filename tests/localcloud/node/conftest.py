@@ -15,16 +15,20 @@ from lightkube.models.core_v1 import Container, PodSpec
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Namespace, Pod, ServiceAccount
 
+from components.device_plugins import AMD_IMAGE, NVIDIA_IMAGE
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.kubelet import Kubelet
 from localcloud.kube.watching import client
 from localcloud.node import cgroups
+from localcloud.node.devices import plugin_image
 from localcloud.node.images import Image
 from localcloud.node.node import RealNode
 from localcloud.toolchain import node_packages, resolve
 
 Answer = TypeVar("Answer")
 NAME = "real"
+LABELS = {"agentpool": "gpu", "kubernetes.azure.com/agentpool": "gpu"}
+PLUGINS = (NVIDIA_IMAGE, AMD_IMAGE.partition("@")[0])
 TOOLS = "localhost/gpuheap/tools:1"
 """An image with a shell."""
 
@@ -111,11 +115,13 @@ def traces(state: Path) -> list[str]:
 def node_cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[NodeCluster]:
     state = tmp_path_factory.mktemp("node")
     kube = resolve().control_plane
-    node = RealNode(state, kube=kube, packages=node_packages.folder(), name=NAME, labels={"agentpool": "gpu"})
+    node = RealNode(state, kube=kube, packages=node_packages.folder(), name=NAME, labels=LABELS)
     control_plane = ControlPlane(kube, state, network=node.open(), users=node.users)
     try:
         control_plane.start()
-        node.start(control_plane, [Image(name=TOOLS, entrypoint=["/bin/sh"])])
+        # All in one archive, where images share what they have in common.
+        plugins = [plugin_image(kube, name) for name in PLUGINS]
+        node.start(control_plane, [Image(name=TOOLS, entrypoint=["/bin/sh"]), *plugins])
         kubelet = Kubelet(client(control_plane.kubeconfig), real=[NAME])
         kubelet.start()
         assert traces(state) == []

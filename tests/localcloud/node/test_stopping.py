@@ -16,13 +16,9 @@ from tests.localcloud.node.conftest import traces, wait_for
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PROGRAM = """
-import sys, time
+import os, sys
 from pathlib import Path
-from lightkube.models.core_v1 import Container, PodSpec
-from lightkube.models.meta_v1 import ObjectMeta
-from lightkube.resources.core_v1 import Pod
-from localcloud.kube.control_plane import ControlPlane
-from localcloud.kube.watching import client
+from localcloud.node.configuration import CONTAINERD_SOCKET
 from localcloud.node.images import Image
 from localcloud.node.node import RealNode
 from localcloud.toolchain import node_packages, resolve
@@ -30,28 +26,23 @@ from localcloud.toolchain import node_packages, resolve
 state = Path(sys.argv[1])
 kube = resolve().control_plane
 node = RealNode(state, kube=kube, packages=node_packages.folder())
-control_plane = ControlPlane(kube, state, network=node.open(), users=node.users)
+node.open()
 try:
-    control_plane.start()
-    node.start(control_plane, [Image(name="localhost/tools:1")])
-    kubernetes = client(control_plane.kubeconfig)
-    container = Container(name="main", image="localhost/tools:1", command=["sleep", sys.argv[2]])
-    pod = kubernetes.create(
-        Pod(metadata=ObjectMeta(name="lives", namespace="default"), spec=PodSpec(containers=[container]))
-    )
-    while kubernetes.get(Pod, "lives", namespace="default").status.phase != "Running":
-        time.sleep(0.1)
+    node.start_runtime([Image(name="localhost/tools:1")])
+    # As the kubelet would have it made: below the group of the node.
+    group = f"/gpuheap-node-{os.getpid()}-1/kubepods/lives"
+    run = ["ctr", "--address", CONTAINERD_SOCKET, "--namespace", "k8s.io", "run", "--detach", "--cgroup", group]
+    node.namespaces.run([*run, "localhost/tools:1", "lives", "sleep", sys.argv[2]])
     print("running", flush=True)
     sys.stdin.read()
 finally:
     node.stop()
-    control_plane.stop()
 """
 
 
 @pytest.fixture
 def start(tmp_path: Path) -> Callable[[str], subprocess.Popen[str]]:
-    """Starts a program that runs a node with one pod, which sleeps the given seconds."""
+    """Starts a program that runs the runtime of a node, with one container that sleeps the given seconds."""
 
     def start(seconds: str) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -101,11 +92,11 @@ def test_what_a_killed_program_leaves_of_its_node_is_ended_by_the_next_one(
 ) -> None:
     before = settings()
     killed = start("30001")
-    wait_for("the pod's process", lambda: len(sleepers("30001")) == 1)
+    wait_for("the container's process", lambda: len(sleepers("30001")) == 1)
     assert (traces(tmp_path), settings()) == ([], before), "not even while it runs"
     killed.send_signal(signal.SIGKILL)
     killed.communicate()
-    assert groups_of(killed), "the pod outlives the program; what it is in is found by its name"
+    assert groups_of(killed), "the container outlives the program; what it is in is found by its name"
     cgroups.sweep()
     assert sleepers("30001") == []
     assert groups_of(killed) == []
