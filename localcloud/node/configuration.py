@@ -93,7 +93,7 @@ def kubelet(control_group: str, resolver: Path, taints: Sequence[str]) -> str:
             "resolvConf": str(resolver),
             "makeIPTablesUtilChains": False,
             "maxPods": 50,
-            "nodeStatusUpdateFrequency": "2s",
+            "nodeStatusUpdateFrequency": "1s",
             "syncFrequency": "5s",
             "registryPullQPS": 0,
             "eventRecordQPS": 0,

@@ -40,7 +40,7 @@ def wait_for(what: str, look: Callable[[], Answer | None], seconds: float = 90) 
     deadline = time.monotonic() + seconds
     while not (answer := look()):
         assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.05)
+        time.sleep(0.2)  # each look costs the API server something, too
     return answer
 
 
