@@ -16,7 +16,7 @@
 #define GPUHEAP_SHORT_LINES_BYTES 256
 #define GPUHEAP_PAGE 4096
 #define GPUHEAP_STACK_PAGES 8 /* of a thread's stack that are looked at */
-#define GPUHEAP_RETURNS 8
+#define GPUHEAP_RETURNS 64 /* as many as the kernel lets a thread have */
 
 /* Of `struct text`: windows of 8 GiB, in pieces of 64 KiB. */
 #define GPUHEAP_TEXT_PIECE_BITS 16
@@ -505,7 +505,7 @@ struct snapshot_event {
 	struct taken_return returns[GPUHEAP_RETURNS];
 };
 
-_Static_assert(sizeof(struct snapshot_event) == 240, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct snapshot_event) == 1136, "mirrored in agent/gpuheap/tracer/abi.py");
 
 struct same_stack_event {
 	__u32 type;

@@ -270,7 +270,7 @@ static __always_inline void find_returns(struct native *native, struct task_stru
 	__u64 stack;
 
 	native->taken = 0;
-	for (int i = 0; i < 2 * GPUHEAP_RETURNS && instance; i++) {
+	for (int i = 0; i < GPUHEAP_RETURNS && instance; i++) {
 		stack = BPF_CORE_READ(instance, stack);
 		if (stack >= native->registers.sp && native->taken < GPUHEAP_RETURNS) {
 			struct taken_return *taken =
@@ -300,6 +300,20 @@ static __always_inline __u64 stack_end(__u64 sp, struct task_struct *task)
 	return end;
 }
 
+/* What a return probe has taken from this place on the stack; 0: nothing. A global function: verified once. */
+__noinline __u64 taken_from(__u64 place)
+{
+	__u64 id = bpf_get_current_pid_tgid();
+	struct native *native = bpf_map_lookup_elem(&natives, &id);
+
+	if (!native)
+		return 0;
+	for (__u32 i = 0; i < GPUHEAP_RETURNS && i < native->taken; i++)
+		if (native->returns[i].stack == place)
+			return native->returns[i].address;
+	return 0;
+}
+
 /* The return address on the stack, or what a return probe has put into its own keeping. */
 static __always_inline __u64 return_address(struct native *native, __u64 place)
 {
@@ -309,10 +323,7 @@ static __always_inline __u64 return_address(struct native *native, __u64 place)
 		return 0;
 	if (!native->trampoline || (address & ~(GPUHEAP_PAGE - 1ULL)) != native->trampoline)
 		return address;
-	for (__u32 i = 0; i < GPUHEAP_RETURNS; i++)
-		if (i < native->taken && native->returns[i].stack == place)
-			return native->returns[i].address;
-	return 0;
+	return taken_from(place);
 }
 
 enum way {
@@ -428,7 +439,7 @@ static __always_inline int send_pages(struct native *native, __u64 key, const __
 	event->end = native->end;
 	event->registers = native->registers;
 	event->taken = native->taken;
-	__builtin_memcpy(event->returns, native->returns, sizeof(event->returns));
+	bpf_probe_read_kernel(event->returns, sizeof(event->returns), native->returns);
 	memory = (__u8 *)(event + 1);
 	from = native->registers.sp & ~(GPUHEAP_PAGE - 1ULL);
 	for (pages = 0; pages < room; pages++) {
