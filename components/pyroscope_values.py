@@ -54,7 +54,7 @@ def microservices(settings: Settings, client_id: object) -> Values:
     pyroscope["components"]["ingester"]["persistence"] = _disk(settings)
     for name, size in settings.components.items():
         _resize(pyroscope["components"][name], size.replicas, size.cpu, size.memory_gib)
-    pyroscope["extraArgs"] = {
+    pyroscope["extraArgs"] |= {
         "distributor.replication-factor": str(settings.replication),
         "store-gateway.sharding-ring.replication-factor": str(
             min(settings.replication, pyroscope["components"]["store-gateway"]["replicaCount"])
