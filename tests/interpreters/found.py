@@ -17,7 +17,7 @@ from . import archive
 NAMES: Final = (
     *("3.8-pyenv", "3.9-pyenv", "3.10-pyenv", "3.11-pyenv", "3.12-pyenv", "3.13-pyenv"),
     *("3.11-installed", "3.13-debian", "3.14-debian", "3.15-debian", "3.14-standalone"),
-    *("3.13t-any", "3.14t-any", "3.15t-any"),
+    *("3.13t-built", "3.14t-built", "3.15t-built"),
 )
 """Version (with a `t` when it is free-threaded), and whose build it is."""
 
@@ -37,7 +37,7 @@ def command(name: str) -> tuple[str, ...]:
         return _unstable(text)
     if whose == "standalone":
         return (str(archive.standalone() / "bin" / f"python{text}"),)
-    path = _free_threaded(text) if whose == "any" else _installed(text, pyenv=whose == "pyenv")
+    path = _free_threaded(text) if whose == "built" else _installed(text, pyenv=whose == "pyenv")
     if subprocess.run([path, "-c", "import ctypes"], capture_output=True, check=False).returncode:
         raise NotObtainable(f"{path} has no ctypes")
     return (str(path),)

@@ -22,15 +22,32 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
     return build(tmp_path_factory.mktemp("driver"))
 
 
+@pytest.fixture(scope="module")
+def shared_tracer(standin: StandIn) -> Iterator[Tracer]:
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
+        with Tracer(TracerOptions(native_stacks=False)) as tracer:
+            yield tracer
+
+
 @pytest.fixture
-def tracer(standin: StandIn, monkeypatch: pytest.MonkeyPatch) -> Iterator[Tracer]:
+def tracer(shared_tracer: Tracer) -> Iterator[Tracer]:
     """Probes set on the stand-in before anyone maps it, as on a node where the driver is installed.
 
+    The tests of a file have one, as loading takes the kernel most of a second; what has ended is forgotten after each.
     Without native stacks, which differ from machine to machine; those have tests of their own.
     """
-    monkeypatch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-    with Tracer(TracerOptions(native_stacks=False)) as tracer:
-        yield tracer
+    yield shared_tracer
+    shared_tracer.forget(shared_tracer.read().exited)
+
+
+@pytest.fixture
+def losses(tracer: Tracer) -> Callable[[], dict[str, int]]:
+    """What was lost since the test began: a count for each reason that there was."""
+    before = tracer.read().losses
+    return lambda: {
+        name: count - before[name] for name, count in tracer.read().losses.items() if count > before[name]
+    }
 
 
 class Program:

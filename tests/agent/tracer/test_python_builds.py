@@ -67,7 +67,10 @@ def seen(stack: tuple[Frame, ...]) -> tuple[Function | str, ...]:
 
 
 def test_every_function_that_allocates_has_the_callers_that_python_says(
-    start: Callable[..., Program], tracer: Tracer, python: tuple[str, ...]
+    start: Callable[..., Program],
+    tracer: Tracer,
+    losses: Callable[[], dict[str, int]],
+    python: tuple[str, ...],
 ) -> None:
     # The tracer learns a new interpreter's file from the first process that runs it.
     start(*python, "-c", "print(1, flush=True); input()").line()
@@ -78,11 +81,10 @@ def test_every_function_that_allocates_has_the_callers_that_python_says(
     wanted: Counter[tuple[Function | str, ...]] = Counter()
     for size, functions in callers.items():
         wanted[expected(functions, ("allocate", str(CALLERS), line))] += int(size)
-    reading = tracer.read()
-    sites = of(reading, program.pid)
+    sites = of(tracer.read(), program.pid)
     found: Counter[tuple[Function | str, ...]] = Counter()
     for site, totals in sites.items():
         found[seen(site.stack)] += totals.allocated_bytes
     assert found == wanted
     assert len({site.thread_id for site in sites}) > 128
-    assert {name: count for name, count in reading.losses.items() if count} == {"truncated_stack": 1}
+    assert losses() == {"truncated_stack": 1}
