@@ -22,7 +22,7 @@ from typing import Final, Self
 from urllib.parse import urlsplit
 
 from localcloud.azure.surroundings import SUBSCRIPTION
-from localcloud.kube.control_plane import clear
+from localcloud.kube.leftovers import clear
 from localcloud.toolchain import pulumi_home, resolve
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent

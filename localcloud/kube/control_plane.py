@@ -5,8 +5,7 @@ Its data live as long as it runs. Owns the flags and the order of starting; what
 """
 
 import base64
-import hashlib
-import os
+import json
 import secrets
 import socket
 import ssl
@@ -16,24 +15,21 @@ import urllib.request
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import yaml
 
 from localcloud.kube.certificates import CertificateAuthority, make_signing_key, write_private
 from localcloud.kube.component import Component, ComponentFailed
-from localcloud.removal import remove_when_unused
+from localcloud.kube.leftovers import clear, etcd_data
 
 READY_SECONDS: Final = 180.0
 START_ATTEMPTS: Final = 3
 POLL_SECONDS: Final = 0.05
-CLEAR_SECONDS: Final = 5.0
-"""The programs of a killed supervisor die just after it, and may still write."""
 SERVICE_RANGE: Final = "10.96.0.0/16"
 API_SERVICE_ADDRESS: Final = "10.96.0.1"
 """The first address of the range, which the API server takes for the Service `kubernetes`."""
 
-MEMORY_FILE_SYSTEM: Final = Path("/dev/shm")  # noqa: S108 - the folder in it is private
 PROGRAMS: Final = ("etcd", "kube-apiserver", "kube-controller-manager", "kube-scheduler")
 ADMISSION: Final = ("NodeRestriction", "PodSecurity", "ResourceQuota")
 EXTENDED_RESOURCE_TOLERATION: Final = "ExtendedResourceToleration"
@@ -67,7 +63,8 @@ class ControlPlane:
     Starting must be done by a thread that lives as long as it is to run: the programs die with that thread.
     `extended_resource_toleration`: whether the API server has that admission plug-in, which gives a pod that asks
     for `nvidia.com/gpu` a toleration of this key before any policy sees it. Clusters differ in it. `users` are further
-    users that the API server knows, with their groups.
+    users that the API server knows, with their groups. With an `audit_policy` it writes what that asks for into
+    `audit_log`.
     """
 
     def __init__(
@@ -78,6 +75,7 @@ class ControlPlane:
         extended_resource_toleration: bool = True,
         network: Network | None = None,
         users: Mapping[str, str] | None = None,
+        audit_policy: Mapping[str, Any] | None = None,
     ) -> None:
         self.kubeconfig = state / "kubeconfig"
         self.authority = CertificateAuthority.in_folder(state)
@@ -88,6 +86,8 @@ class ControlPlane:
         )
         self._network = network or Network()
         self._groups = {**GROUPS, **(users or {})}
+        self.audit_log = state / "logs" / "audit.log"
+        self._audit_policy = audit_policy
         self._state = state
         self._folder = state / "control-plane"
         self._logs = state / "logs"
@@ -152,6 +152,8 @@ class ControlPlane:
 
     def _start(self, progress: Callable[[str], object]) -> None:
         self._write_identities()
+        if self._audit_policy:
+            (self._folder / "audit-policy.json").write_text(json.dumps(self._audit_policy))
         progress("etcd and kube-apiserver")
         self._spawn("etcd", self._etcd_flags())
         self._network.publish(self._api_port)
@@ -262,6 +264,18 @@ class ControlPlane:
             f"--service-cluster-ip-range={SERVICE_RANGE}",
             "--allow-privileged=true",
             "--profiling=false",
+            *self._audit_flags(),
+        ]
+
+    def _audit_flags(self) -> list[str]:
+        if not self._audit_policy:
+            return []
+        policy = self._folder / "audit-policy.json"
+        # Blocking: who has an answer finds its entry in the log.
+        return [
+            f"--audit-policy-file={policy}",
+            f"--audit-log-path={self.audit_log}",
+            "--audit-log-mode=blocking",
         ]
 
     def _controller_manager_flags(self) -> list[str]:
@@ -293,24 +307,6 @@ class ControlPlane:
             "--kube-api-burst=400",
             "--profiling=false",
         ]
-
-
-def etcd_data(state: Path) -> Path:
-    """Where etcd keeps the data of a state folder: in memory where that can be had.
-
-    The name follows from the state folder, so that data left by a killed supervisor are found again.
-    """
-    if os.access(MEMORY_FILE_SYSTEM, os.W_OK | os.X_OK):
-        key = hashlib.sha256(str(state.resolve()).encode()).hexdigest()[:12]
-        return MEMORY_FILE_SYSTEM / f"gpuheap-etcd-{os.getuid()}-{key}"
-    return state / "etcd"
-
-
-def clear(state: Path) -> None:
-    """Remove what a control plane of this state folder, no longer running, kept in files. Logs stay."""
-    for folder in (etcd_data(state), state / "control-plane"):
-        remove_when_unused(folder, CLEAR_SECONDS)
-    (state / "kubeconfig").unlink(missing_ok=True)
 
 
 def _free_ports(count: int) -> list[int]:

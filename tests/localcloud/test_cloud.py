@@ -21,8 +21,8 @@ from lightkube.resources.core_v1 import ConfigMap, Namespace
 from localcloud.azure.records import Fault, Resource
 from localcloud.azure.store import Store
 from localcloud.cloud import CloudFailed, Endpoints, LocalCloud, supervisor_lock, supervisor_pid
-from localcloud.kube.control_plane import etcd_data
 from localcloud.kube.gateway import through
+from localcloud.kube.leftovers import etcd_data
 from localcloud.kube.watching import client
 
 pytestmark = pytest.mark.cluster

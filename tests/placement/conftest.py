@@ -1,14 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Real control planes that enforce the declared policies: one with ExtendedResourceToleration, one without."""
+"""Real control planes that enforce the declared policies: one with ExtendedResourceToleration, one without.
+
+The first is all tests' of this folder: it has types of operators, and objects from before the policies.
+"""
 
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, TypeVar
 
 import pulumi_kubernetes as kubernetes
+import pytest
 
 from components.gpu_vendors import GPU_VENDORS
 from components.placement import Action, Placement, PlacementArgs
@@ -16,9 +21,17 @@ from components.placement_rules import Owner
 from localcloud.kube.control_plane import ControlPlane
 from localcloud.toolchain import resolve
 from tests.components.recorder import record
+from tests.placement import objects
 from tests.placement.api import Api
 
-NAMESPACES = ("work", "gpuheap", "gadget", "gatekeeper-system", "kube-system-tools", "platform")
+EXEMPT = ("platform", "warned", "audited")
+NAMESPACES = ("work", "gpuheap", "gadget", "gatekeeper-system", "kube-system-tools", *EXEMPT)
+AUDIT_POLICY: dict[str, Any] = {
+    "apiVersion": "audit.k8s.io/v1",
+    "kind": "Policy",
+    "omitStages": ["RequestReceived"],
+    "rules": [{"level": "Metadata", "namespaces": ["audited"]}, {"level": "None"}],
+}
 ADMISSION_API = "kubernetes:admissionregistration.k8s.io/v1:"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
@@ -43,7 +56,7 @@ def declared(action: Action = "Deny", owners: Sequence[Owner] = ()) -> list[dict
             provider=kubernetes.Provider("cluster"),
             depends_on=[],
             action=action,
-            exempt_namespaces=["platform"],
+            exempt_namespaces=EXEMPT,
             custom_owners=owners,
         )
         Placement("placement", args)
@@ -79,7 +92,12 @@ def _answers(api: Api, probe: Mapping[str, Any]) -> bool:
 
 @contextmanager
 def api_server(state: Path, *, plugin: bool) -> Iterator[ControlPlane]:
-    control_plane = ControlPlane(resolve().control_plane, state, extended_resource_toleration=plugin)
+    control_plane = ControlPlane(
+        resolve().control_plane,
+        state,
+        extended_resource_toleration=plugin,
+        audit_policy=AUDIT_POLICY,
+    )
     control_plane.start()
     try:
         with Api(control_plane.kubeconfig) as api:
@@ -89,6 +107,32 @@ def api_server(state: Path, *, plugin: bool) -> Iterator[ControlPlane]:
         yield control_plane
     finally:
         control_plane.stop()
+
+
+@dataclass(frozen=True, kw_only=True)
+class Guarded:
+    """A cluster whose API server holds requests to the rules."""
+
+    api: Api
+    control_plane: ControlPlane
+
+
+@pytest.fixture(scope="session")
+def guarded(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Guarded]:
+    """With ExtendedResourceToleration."""
+    with (
+        api_server(tmp_path_factory.mktemp("cluster"), plugin=True) as control_plane,
+        Api(control_plane.kubeconfig) as api,
+    ):
+        for manifest in (*objects.FROM_BEFORE, *map(objects.definition, objects.OPERATORS)):
+            answer = api.create(manifest)
+            assert answer.accepted, answer.message
+        enforce(api, declared(owners=objects.OPERATORS))
+        wait_for(
+            "the types of operators are served",
+            lambda: api.serves("training.example.com/v1") == {"trainingjobs", "jobsets"},
+        )
+        yield Guarded(api=api, control_plane=control_plane)
 
 
 def _have_accounts(api: Api) -> bool:

@@ -8,12 +8,19 @@ import pytest
 
 from tests.placement.api import Api
 from tests.placement.cases import Case, cases
-from tests.placement.conftest import api_server, declared, enforce
+from tests.placement.conftest import Guarded, api_server, declared, enforce
 
 pytestmark = pytest.mark.cluster
 
 CASES = cases("pods.yaml", "owners.yaml", "amd.yaml", "spared.yaml")
-ADMINISTRATOR_ROLE = {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"}
+ALICE = {
+    "apiVersion": "rbac.authorization.k8s.io/v1",
+    "kind": "ClusterRoleBinding",
+    "metadata": {"name": "alice"},
+    "roleRef": {"apiGroup": "rbac.authorization.k8s.io", "kind": "ClusterRole", "name": "cluster-admin"},
+    "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
+}
+"""A user who may do everything: what is refused to them is refused by a policy."""
 
 
 @pytest.fixture(scope="module", params=[True, False], ids=["with-plugin", "without-plugin"])
@@ -23,22 +30,20 @@ def plugin(request: pytest.FixtureRequest) -> bool:
 
 
 @pytest.fixture(scope="module")
-def api(plugin: bool, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
+def api(
+    plugin: bool, tmp_path_factory: pytest.TempPathFactory, request: pytest.FixtureRequest
+) -> Iterator[Api]:
+    if plugin:
+        guarded: Guarded = request.getfixturevalue("guarded")
+        guarded.api.create(ALICE)
+        yield guarded.api
+        return
     with (
-        api_server(tmp_path_factory.mktemp("cluster"), plugin=plugin) as control_plane,
+        api_server(tmp_path_factory.mktemp("cluster"), plugin=False) as control_plane,
         Api(control_plane.kubeconfig) as api,
     ):
         enforce(api, declared())
-        # A user who may do everything: what is refused to them is refused by a policy.
-        api.create(
-            {
-                "apiVersion": "rbac.authorization.k8s.io/v1",
-                "kind": "ClusterRoleBinding",
-                "metadata": {"name": "alice"},
-                "roleRef": ADMINISTRATOR_ROLE,
-                "subjects": [{"apiGroup": "rbac.authorization.k8s.io", "kind": "User", "name": "alice"}],
-            }
-        )
+        api.create(ALICE)
         yield api
 
 

@@ -1,100 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """The policies on a real API server, beyond the tables: changes, debugging, many containers, types of operators."""
 
-from collections.abc import Iterator, Mapping
+import json
+from collections.abc import Mapping
+from functools import partial
 from typing import Any
 
 import pytest
 
-from components.placement_rules import Owner
+from components.placement import Action
 from tests.placement.api import Answer, Api
-from tests.placement.conftest import api_server, declared, enforce, wait_for
+from tests.placement.conftest import Guarded, declared, wait_for
+from tests.placement.objects import GPU, TOLERATION, container, pod, training_job
 
 pytestmark = pytest.mark.cluster
 
-TOLERATION = {"key": "nvidia.com/gpu", "operator": "Exists", "effect": "NoSchedule"}
-GPU = {"limits": {"nvidia.com/gpu": 1}}
 MANY = 300
 """Containers in one pod: far above what a node would run."""
 
-TRAINING_JOB = Owner(
-    group="training.example.com",
-    versions=("v1",),
-    resource="trainingjobs",
-    kind="TrainingJob",
-    pod_specs=("spec.replicas{}.template.spec", "spec.launcher.spec"),
-)
-JOB_SET = Owner(
-    group="training.example.com",
-    versions=("v1",),
-    resource="jobsets",
-    kind="JobSet",
-    pod_specs=("spec.jobs[].template.spec.template.spec",),
-)
-
-
-def pod(name: str, namespace: str = "work", **spec: Any) -> dict[str, Any]:
-    containers = {"containers": [{"name": "main", "image": "registry.example/image"}]}
-    return {
-        "apiVersion": "v1",
-        "kind": "Pod",
-        "metadata": {"name": name, "namespace": namespace},
-        "spec": containers | spec,
-    }
-
-
-def container(name: str, resources: Mapping[str, Any] | None = None) -> dict[str, Any]:
-    return {"name": name, "image": "registry.example/image", "resources": resources or {}}
-
 
 @pytest.fixture(scope="module")
-def api(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Api]:
-    with (
-        api_server(tmp_path_factory.mktemp("cluster"), plugin=True) as control_plane,
-        Api(control_plane.kubeconfig) as api,
-    ):
-        # From the time before the policies.
-        assert api.create(pod("old", tolerations=[{"operator": "Exists"}])).accepted
-        assert api.create(deployment("old", tolerations=[TOLERATION])).accepted
-        for owner in (TRAINING_JOB, JOB_SET):
-            assert api.create(definition(owner)).accepted
-        enforce(api, declared(owners=[TRAINING_JOB, JOB_SET]))
-        wait_for(
-            "the types of operators are served",
-            lambda: api.serves("training.example.com/v1") == {"trainingjobs", "jobsets"},
-        )
-        yield api
-
-
-def deployment(name: str, **spec: Any) -> dict[str, Any]:
-    labels = {"app": name}
-    return {
-        "apiVersion": "apps/v1",
-        "kind": "Deployment",
-        "metadata": {"name": name, "namespace": "work"},
-        "spec": {
-            "replicas": 0,
-            "selector": {"matchLabels": labels},
-            "template": {"metadata": {"labels": labels}, "spec": pod(name, **spec)["spec"]},
-        },
-    }
-
-
-def definition(owner: Owner) -> dict[str, Any]:
-    anything = {"type": "object", "x-kubernetes-preserve-unknown-fields": True}
-    return {
-        "apiVersion": "apiextensions.k8s.io/v1",
-        "kind": "CustomResourceDefinition",
-        "metadata": {"name": f"{owner.resource}.{owner.group}"},
-        "spec": {
-            "group": owner.group,
-            "scope": "Namespaced",
-            "names": {"plural": owner.resource, "kind": owner.kind},
-            "versions": [
-                {"name": "v1", "served": True, "storage": True, "schema": {"openAPIV3Schema": anything}}
-            ],
-        },
-    }
+def api(guarded: Guarded) -> Api:
+    return guarded.api
 
 
 def test_a_pod_from_before_the_policies_can_still_be_labelled(api: Api) -> None:
@@ -204,35 +131,19 @@ def test_each_pod_spec_in_a_list_is_held_to_the_rules(api: Api) -> None:
         assert ("but no container asks for one: container main" in answer.message) == refused
 
 
-def training_job(*, launcher: Any, worker: Any) -> dict[str, Any]:
-    spec: dict[str, Any] = {}
-    if launcher is not None:
-        spec["launcher"] = launcher
-    if worker is not None:
-        spec["replicas"] = {"worker": {"template": {"spec": worker}}}
-    return {
-        "apiVersion": "training.example.com/v1",
-        "kind": "TrainingJob",
-        "metadata": {"name": "job", "namespace": "work"},
-        "spec": spec,
-    }
+def bind(api: Api, action: Action, namespace: str) -> None:
+    """The policies with another action for one namespace."""
+    for manifest in declared(action=action):
+        if manifest["kind"] == "ValidatingAdmissionPolicyBinding":
+            name = {"kubernetes.io/metadata.name": namespace}
+            spec = {**manifest["spec"], "matchResources": {"namespaceSelector": {"matchLabels": name}}}
+            metadata = {"name": f"{manifest['metadata']['name']}-{action.lower()}"}
+            assert api.create({**manifest, "metadata": metadata, "spec": spec}).accepted
 
 
 def test_a_warning_says_the_same_and_lets_the_object_in(api: Api) -> None:
-    for manifest in declared(action="Warn"):
-        if manifest["kind"] == "ValidatingAdmissionPolicyBinding":
-            warns = {
-                **manifest,
-                "metadata": {"name": f"{manifest['metadata']['name']}-warn"},
-                "spec": {
-                    **manifest["spec"],
-                    "matchResources": {
-                        "namespaceSelector": {"matchLabels": {"kubernetes.io/metadata.name": "platform"}}
-                    },
-                },
-            }
-            assert api.create(warns).accepted
-    bad = pod("warned", namespace="platform", tolerations=[TOLERATION])
+    bind(api, "Warn", "warned")
+    bad = pod("bad", namespace="warned", tolerations=[TOLERATION])
 
     def warned() -> Answer | None:
         answer = api.create(bad, dry_run=True)
@@ -241,3 +152,27 @@ def test_a_warning_says_the_same_and_lets_the_object_in(api: Api) -> None:
     answer = wait_for("the bindings that warn are in force", warned)
     assert answer.accepted
     assert any("but no container asks for one: container main" in warning for warning in answer.warnings)
+
+
+FAILURE = "validation.policy.admission.k8s.io/validation_failure"
+"""The annotation: https://kubernetes.io/docs/reference/labels-annotations-taints/audit-annotations/"""
+
+
+def test_audit_lets_the_object_in_silently_and_tells_the_log(guarded: Guarded) -> None:
+    bind(guarded.api, "Audit", "audited")
+    bad = pod("bad", namespace="audited", tolerations=[TOLERATION])
+    (failure,) = wait_for("the bindings that audit are in force", partial(audited, guarded, bad))
+    assert (failure["policy"], failure["validationActions"]) == ("gpuheap-placement-nvidia", ["Audit"])
+    assert "but no container asks for one: container main" in failure["message"]
+    assert "or remove the toleration" in failure["message"], "the whole of what Deny would have said"
+
+
+def audited(guarded: Guarded, manifest: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Make the object, which is let in without a word; what the audit log says of it."""
+    answer = guarded.api.create(manifest, dry_run=True)
+    assert (answer.accepted, answer.warnings) == (True, [])
+    events = [json.loads(line) for line in guarded.control_plane.audit_log.read_text().splitlines()]
+    (newest, *_) = (each for each in reversed(events) if each["objectRef"]["resource"] == "pods")
+    assert newest["verb"] == "create"
+    found: list[dict[str, Any]] = json.loads(newest.get("annotations", {}).get(FAILURE, "[]"))
+    return found

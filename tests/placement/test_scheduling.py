@@ -22,7 +22,7 @@ from localcloud.kube.kubelet import Kubelet
 from localcloud.kube.watching import client
 from tests.components.recorder import record
 from tests.placement.api import Api
-from tests.placement.conftest import api_server, declared, enforce, wait_for
+from tests.placement.conftest import Guarded, wait_for
 
 pytestmark = pytest.mark.cluster
 
@@ -158,21 +158,16 @@ def gadget() -> dict[str, Any]:
 
 
 @pytest.fixture(scope="module")
-def cluster(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Cluster]:
-    with (
-        api_server(tmp_path_factory.mktemp("cluster"), plugin=True) as control_plane,
-        Api(control_plane.kubeconfig) as api,
-    ):
-        enforce(api, declared())
-        kubelet = Kubelet(client(control_plane.kubeconfig))
-        kubelet.start()
-        add_nodes(control_plane)
-        for manifest in [*manifests(), gadget()]:
-            answer = api.create(manifest)
-            # The account `default` is made by a controller: the stack takes it over by server-side apply.
-            assert answer.accepted or "already exists" in answer.message, answer.message
-        yield Cluster(api=api)
-        kubelet.stop()
+def cluster(guarded: Guarded) -> Iterator[Cluster]:
+    kubelet = Kubelet(client(guarded.control_plane.kubeconfig))
+    kubelet.start()
+    add_nodes(guarded.control_plane)
+    for manifest in [*manifests(), gadget()]:
+        answer = guarded.api.create(manifest)
+        # The account `default` is made by a controller: the stack takes it over by server-side apply.
+        assert answer.accepted or "already exists" in answer.message, answer.message
+    yield Cluster(api=guarded.api)
+    kubelet.stop()
 
 
 def add_nodes(control_plane: ControlPlane) -> None:

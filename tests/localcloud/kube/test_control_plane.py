@@ -12,7 +12,8 @@ from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Node, Pod
 
 from localcloud.kube.component import ComponentFailed
-from localcloud.kube.control_plane import ControlPlane, etcd_data
+from localcloud.kube.control_plane import ControlPlane
+from localcloud.kube.leftovers import etcd_data
 from localcloud.kube.watching import client
 
 
