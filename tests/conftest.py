@@ -41,8 +41,8 @@ def pytest_make_parametrize_id(val: object, argname: str) -> str | None:
 class Lanes(LoadScopeScheduling):
     """Tests side by side (`make test`); what is in one lane runs one after the other.
 
-    The tests of a file share their fixtures, those of the real node share one node. A tracer sees the whole machine, so
-    two of them would count what the other's programs do.
+    The tests of a file share their fixtures, those of the real node one node, those of placement one API server. A
+    tracer sees the whole machine, so two of them would count what the other's programs do.
     """
 
     def _split_scope(self, nodeid: str) -> str:
@@ -55,9 +55,10 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 
 @cache
 def _lane(file: str) -> str:
-    """By the markers that the file mentions: whoever deals out the tests knows their names only."""
+    """By its folder, or a marker that the file mentions: whoever deals out the tests knows their names only."""
     text = (CHECKOUT / file).read_text()
-    return next((lane for marker, lane in LANES.items() if f"mark.{marker}" in text), file)
+    by_marker = next((lane for marker, lane in LANES.items() if f"mark.{marker}" in text), file)
+    return next((folder for folder in SHARING if file.startswith(f"{folder}/")), by_marker)
 
 
 @pytest.fixture(scope="module")
@@ -151,7 +152,10 @@ def _lacks_node() -> str | None:
     return _lacks_tools() or needs.lacks()
 
 
-LANES: Final = {"bpf": "tracer", "node": "node"}
+LANES: Final = {"bpf": "tracer"}
+SHARING: Final = ("tests/localcloud/node", "tests/placement")
+"""Folders whose files share what is dear to start."""
+
 NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "bpf": _lacks_bpf,
     "cluster": _lacks_tools,

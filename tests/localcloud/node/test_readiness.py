@@ -2,7 +2,6 @@
 """The stack's readiness checks on a real, tainted node: good and bad drivers of both vendors, slices, `up`."""
 
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pulumi_kubernetes as kubernetes
@@ -16,7 +15,6 @@ from lightkube.resources.core_v1 import Event, Namespace, Pod, ResourceQuota
 from components import readiness
 from components.gpu_vendors import AMD, GPU_VENDORS, NVIDIA, GpuVendor
 from components.readiness import PoolCheck, Readiness, ReadinessArgs
-from localcloud.plugin.language.prepared import prepared_python
 from tests.localcloud.node.conftest import NAME, TOOLS, NodeCluster, wait_for
 from tests.localcloud.node.pool import GOOD, NODES, Pool, declared, gpus, plugged, tainted
 from tests.localcloud.plugin.conftest import CHECKOUT, MakeProject, make_project
@@ -184,12 +182,6 @@ CONFIGURATION: dict[str, Any] = {
     },
 }
 HALVES: dict[str, Any] = {"slices": 2, "slice": "3g.40gb"}
-
-
-@pytest.fixture
-def prepared(tmp_path: Path) -> Iterator[None]:
-    with prepared_python(tmp_path / "python"):
-        yield
 
 
 @pytest.mark.engine
