@@ -10,6 +10,7 @@ import argparse
 import fcntl
 import logging
 import os
+import signal
 import statistics
 import sys
 from collections.abc import Callable, Iterable
@@ -62,6 +63,7 @@ def main() -> int:
         "--python", action="append", metavar="3.N", help="only with this one; may be repeated"
     )
     options = parser.parse_args()
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # what was started ends with it
     console = Console(highlight=False)
     # Interpreters that the tracer does not know are no news here.
     logging.getLogger("gpuheap").setLevel(logging.ERROR)
