@@ -30,8 +30,9 @@ def standin(torch: Installation, tmp_path_factory: pytest.TempPathFactory) -> St
 
 
 @pytest.fixture(scope="session")
-def runs(torch: Installation, standin: StandIn) -> Runs:
+def runs(torch: Installation, standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Runs:
     """What was seen of a run with this allocator; each runs when it is first asked for."""
+    bytecode = tmp_path_factory.mktemp("bytecode")
 
     @cache
     def seen(allocator: Allocator) -> dict[str, Step]:
@@ -40,7 +41,7 @@ def runs(torch: Installation, standin: StandIn) -> Runs:
             # Probes are set beforehand, as on a node where driver and interpreter are installed.
             patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
             with Tracer(options) as tracer:
-                return run(tracer, standin, torch.python, allocator)
+                return run(tracer, standin, torch.python, allocator, bytecode)
 
     return seen
 

@@ -91,9 +91,14 @@ class Step:
         return [one for one in self.reading.out_of_memory if one.site.process.pid == self.pid]
 
 
-def run(tracer: Tracer, standin: StandIn, python: Path, allocator: Allocator) -> dict[str, Step]:
-    """All steps by name."""
-    program = Program(tracer, [python, TRANSFORMER], standin, environment=allocator.environment)
+def run(
+    tracer: Tracer, standin: StandIn, python: Path, allocator: Allocator, bytecode: Path
+) -> dict[str, Step]:
+    """All steps by name. Compiling what it imports is half of a run: `bytecode` is where a run leaves it for others."""
+    environment = {"PYTHONPYCACHEPREFIX": str(bytecode), "PYTHONDONTWRITEBYTECODE": ""}
+    program = Program(
+        tracer, [python, TRANSFORMER], standin, environment={**allocator.environment, **environment}
+    )
     steps: dict[str, Step] = {}
     try:
         for name in STEPS:
