@@ -2,7 +2,9 @@
 """What is written from the model of the configuration: the schema for editors, and the page of keys."""
 
 import json
-from typing import Any
+import re
+from itertools import pairwise
+from typing import Any, Final
 
 import jsonschema
 import pytest
@@ -12,6 +14,8 @@ from components import reference
 from components.config import parse
 from components.reference_text import STACKS
 from tests.components.conftest import CHECKOUT
+
+VALUE: Final = re.compile(r"^\s*(- )?[\w:.-]+:\s+\S")
 
 
 @pytest.fixture(scope="module")
@@ -43,6 +47,20 @@ def test_the_example_stacks_are_right(stack: str, schema: jsonschema.Draft202012
         key.removeprefix("gpuheap:"): value for key, value in keys.items() if key.startswith("gpuheap:")
     }
     assert parse(written, stack=stack, location=keys["azure-native:location"]).gpu_pools
+
+
+@pytest.mark.parametrize("stack", STACKS)
+def test_each_value_of_the_example_stacks_is_commented(stack: str) -> None:
+    lines = (CHECKOUT / f"Pulumi.{stack}.yaml").read_text().splitlines()
+    silent = [
+        line.strip()
+        for before, line in pairwise(lines)
+        if VALUE.match(line)
+        and not line.startswith("encryptionsalt")
+        and "#" not in line
+        and "#" not in before
+    ]
+    assert silent == [], "the line above says what it is, or may be"
 
 
 @pytest.mark.parametrize("stack", STACKS)
