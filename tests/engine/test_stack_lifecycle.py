@@ -5,6 +5,8 @@ The tests of this file share one deployment and run in the order in which they s
 """
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +16,7 @@ from lightkube import Client
 from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Namespace, Node, Service
 
+from localcloud.azure.records import Fault
 from localcloud.azure.store import Store
 from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
@@ -71,6 +74,70 @@ def test_up_declares_every_part_of_the_published_procedure(
 def test_a_second_up_changes_nothing(engine: Engine) -> None:
     assert "unchanged" in engine.up()
     engine.preview(expect_no_changes=True)
+
+
+def test_verify_finds_nothing_wrong_with_what_up_has_made(engine: Engine, local_cloud: LocalCloud) -> None:
+    code, rows = verified(local_cloud)
+    outcomes = {check: row["outcome"] for check, row in rows.items() if row["outcome"] != "passed"}
+    assert outcomes == {
+        "GPU driver answers in every pool": "skipped",  # no container runs here
+        "A private endpoint leads to Grafana": "skipped",  # the workspace is public
+        "A profile is newer than a minute": "skipped",  # no process holds GPU memory
+    }, rows
+    assert code == 0
+
+
+def test_verify_names_each_thing_that_is_broken_and_the_way_out(
+    engine: Engine, local_cloud: LocalCloud, store: Store, kubernetes: Client
+) -> None:
+    (workspace,) = store.resources(token="azure-native:dashboard:Grafana")
+    (dashboard,) = store.grafana_objects(workspace.id, "dashboards")
+    name = engine.outputs()["privateLinkServiceId"].rpartition("/")[2]
+    gpu_nodes = [
+        node.metadata.name
+        for node in kubernetes.list(Node)
+        if node.metadata and node.metadata.name and node.spec and node.spec.taints
+    ]
+    offer(kubernetes, gpu_nodes, "0")
+    store.delete_grafana_object(dashboard, actor="test")
+    store.add_fault(
+        Fault(method="GET", path=f"/privateLinkServices/{name}$", status=403, code="AuthorizationFailed")
+    )
+    try:
+        code, rows = verified(local_cloud)
+    finally:
+        store.put_grafana_object(dashboard, actor="test")
+        offer(kubernetes, gpu_nodes, "1")
+    failed = {check: row["seen"] for check, row in rows.items() if row["outcome"] == "failed"}
+    assert set(failed) == {
+        "GPU nodes are tainted and offer their GPUs",
+        "Private Link Service exists",
+        "Dashboard is there",
+        "Dashboard's address answers",
+    }
+    assert code == 1
+    assert "not allowed" in failed["Private Link Service exists"]
+    assert "--rights azure" in rows["Private Link Service exists"]["remedy"]
+    assert all(rows[check]["remedy"] for check in failed)
+
+
+def offer(kubernetes: Client, nodes: list[str], gpus: str) -> None:
+    for node in nodes:
+        kubernetes.patch(Node.Status, node, {"status": {"allocatable": {"nvidia.com/gpu": gpus}}})
+
+
+def verified(cloud: LocalCloud) -> tuple[int, dict[str, Any]]:
+    """What `python -m verify` answers, as a user runs it: its exit code, and its results by check."""
+    done = subprocess.run(
+        [sys.executable, "-m", "verify", "--stack", "dev", "--json"],
+        cwd=CHECKOUT,
+        env=cloud.environment(),
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.stdout, done.stderr
+    return done.returncode, {row["check"]: row for row in json.loads(done.stdout)}
 
 
 def test_refresh_finds_no_drift_and_the_policy_pack_nothing_to_refuse(engine: Engine) -> None:
