@@ -16,6 +16,7 @@
 #define GPUHEAP_SHORT_LINES_BYTES 256
 #define GPUHEAP_PAGE 4096
 #define GPUHEAP_STACK_PAGES 8 /* of a thread's stack that are looked at */
+#define GPUHEAP_SIGNAL_PAGES 4 /* of a handler's own stack, and of the one that it has left */
 #define GPUHEAP_RETURNS 64 /* as many as the kernel lets a thread have */
 
 /* Of `struct text`: windows of 8 GiB, in pieces of 64 KiB. */
@@ -491,7 +492,10 @@ struct taken_return {
 
 _Static_assert(sizeof(struct taken_return) == 16, "mirrored in agent/gpuheap/tracer/abi.py");
 
-/* A native stack. The pages of memory from that of `sp` on follow. */
+/*
+ * A native stack. The pages of memory from that of `sp` on follow. With `other`: GPUHEAP_SIGNAL_PAGES of them at most, and
+ * as many behind these of the stack that a signal has interrupted.
+ */
 struct snapshot_event {
 	__u32 type;
 	__u32 tgid;
@@ -502,10 +506,14 @@ struct snapshot_event {
 	struct registers registers;
 	__u32 pages; /* that could be read */
 	__u32 taken; /* of `returns` in use */
+	__u64 other; /* its stack pointer; 0: there is none */
+	__u64 other_end;
+	__u32 other_pages;
+	__u32 pad;
 	struct taken_return returns[GPUHEAP_RETURNS];
 };
 
-_Static_assert(sizeof(struct snapshot_event) == 1136, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct snapshot_event) == 1160, "mirrored in agent/gpuheap/tracer/abi.py");
 
 struct same_stack_event {
 	__u32 type;

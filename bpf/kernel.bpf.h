@@ -66,6 +66,8 @@ struct task_struct {
 	struct task_struct *real_parent;
 	struct signal_struct *signal;
 	struct uprobe_task *utask;
+	unsigned long sas_ss_sp;
+	unsigned long sas_ss_size;
 	struct thread_struct thread;
 } CORE;
 

@@ -13,6 +13,7 @@ INNER_FRAMES: Final = 32
 NAME_BYTES: Final = 256
 LINES_BYTES: Final = 4096
 PAGE_BYTES: Final = 4096
+SIGNAL_PAGES: Final = 4
 RETURNS: Final = 64
 TEXT_PIECE_BITS: Final = 16
 TEXT_WINDOW_BITS: Final = 33
@@ -280,6 +281,10 @@ class SnapshotEvent(ctypes.Structure):
         ("registers", Registers),
         ("pages", ctypes.c_uint32),
         ("taken", ctypes.c_uint32),
+        ("other", ctypes.c_uint64),
+        ("other_end", ctypes.c_uint64),
+        ("other_pages", ctypes.c_uint32),
+        ("pad", ctypes.c_uint32),
         ("returns", TakenReturn * RETURNS),
     ]
 

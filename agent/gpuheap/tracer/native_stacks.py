@@ -14,13 +14,12 @@ from gpuheap.stacks.executable_memory import executable_memory
 from gpuheap.stacks.mapped_files import MappedFiles
 from gpuheap.stacks.memory_map import MemoryMap
 from gpuheap.stacks.merge import native_frame
-from gpuheap.stacks.snapshot import Registers, Snapshot
+from gpuheap.stacks.snapshot import Snapshot
 from gpuheap.stacks.symbols import Symbols
 from gpuheap.stacks.unwinder import Unwinder
 
 from . import libbpf
 from .abi import (
-    PAGE_BYTES,
     EventType,
     FrameBase,
     SameStackEvent,
@@ -31,6 +30,7 @@ from .abi import (
     UnwindRule,
 )
 from .native_images import Image, NativeStack, rule_at
+from .snapshot_events import snapshot_of
 
 KEPT_NAMES: Final = 16_384
 """Of a process's stacks, all names that they have had: when there are more, those of no site go."""
@@ -149,7 +149,7 @@ class NativeStacks:
         kind = int.from_bytes(data[:4], "little")
         if kind == EventType.SNAPSHOT:
             event = SnapshotEvent.from_buffer_copy(data)
-            self._add(event, _snapshot(event, data[ctypes.sizeof(SnapshotEvent) :]))
+            self._add(event, snapshot_of(event, data[ctypes.sizeof(SnapshotEvent) :]))
         elif kind == EventType.SAME_STACK:
             self._note_same(SameStackEvent.from_buffer_copy(data))
         elif kind == EventType.TEXT:
@@ -223,37 +223,6 @@ class NativeStacks:
             symbol = self._symbols.name(address, image.memory)
             frame = image.frames[address] = native_frame(symbol.function, symbol.library)
         return frame
-
-
-def _snapshot(event: SnapshotEvent, memory: bytes) -> Snapshot:
-    """The stack as it would be without return probes: the kernel says which addresses they have taken."""
-    registers = event.registers
-    begin = registers.sp & ~(PAGE_BYTES - 1)
-    end = min(event.end - begin, event.pages * PAGE_BYTES)
-    stack = bytearray(memory[registers.sp - begin : max(end, 0)])
-    for taken in event.returns[: event.taken]:
-        place = taken.stack - registers.sp
-        there = stack[place : place + 8] if 0 <= place <= len(stack) - 8 else b""
-        # One that was left by longjmp has no trampoline on the stack any more.
-        if (
-            event.trampoline
-            and there
-            and int.from_bytes(there, "little") & ~(PAGE_BYTES - 1) == event.trampoline
-        ):
-            stack[place : place + 8] = taken.address.to_bytes(8, "little")
-    return Snapshot(
-        registers=Registers(
-            rip=registers.ip,
-            rsp=registers.sp,
-            rbp=registers.bp,
-            rbx=registers.bx,
-            r12=registers.r12,
-            r13=registers.r13,
-            r14=registers.r14,
-            r15=registers.r15,
-        ),
-        stack=bytes(stack),
-    )
 
 
 def _text(image: Image) -> Text:
