@@ -36,12 +36,17 @@ class FrameKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One function on a stack. `line` is the line being executed, 0 when unknown."""
+    """One function on a stack. `line` is the line being executed, 0 when unknown.
+
+    `build_id` is that of a native function's file, in hexadecimal digits. It tells no two frames apart: a function
+    is the same one in another build.
+    """
 
     function: str
     file: str = ""
     line: int = 0
     kind: FrameKind = FrameKind.PYTHON
+    build_id: str = field(default="", compare=False)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

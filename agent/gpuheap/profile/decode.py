@@ -6,6 +6,7 @@ is wrong is said in one sentence with the file's name.
 """
 
 import zlib
+from dataclasses import replace
 from typing import Any, Final
 
 from google.protobuf.message import DecodeError
@@ -71,7 +72,10 @@ class _Decoder:
     def __init__(self, message: Any) -> None:
         self._message = message
         self._strings: list[str] = list(message.string_table)
-        self._mappings = {mapping.id: self._string(mapping.filename) for mapping in message.mapping}
+        self._mappings = {
+            mapping.id: (self._string(mapping.filename), self._string(mapping.build_id))
+            for mapping in message.mapping
+        }
         self._functions = {function.id: function for function in message.function}
         self._locations = {location.id: self._frames(location) for location in message.location}
 
@@ -102,22 +106,25 @@ class _Decoder:
 
     def _frames(self, location: Any) -> tuple[Frame, ...]:
         """The functions of a location, from caller to callee: more than one where calls were inlined."""
-        mapping = self._mappings.get(location.mapping_id, "")
+        mapping, build_id = self._mappings.get(location.mapping_id, ("", ""))
         if not location.line:
             offset = f"{location.address:#x}"
             name = f"{mapping.rsplit('/', 1)[-1]}+{offset}" if mapping else offset
-            return (Frame(function=name, file=mapping, kind=FrameKind.NATIVE),)
+            return (Frame(function=name, file=mapping, kind=FrameKind.NATIVE, build_id=build_id),)
         kind = next((kind for kind in FrameKind if mapping == f"[{kind.value}]"), FrameKind.NATIVE)
-        return tuple(self._frame(line, kind, location.id) for line in reversed(location.line))
+        return tuple(
+            replace(self._frame(line, location.id), kind=kind, build_id=build_id)
+            for line in reversed(location.line)
+        )
 
-    def _frame(self, line: Any, kind: FrameKind, location: int) -> Frame:
+    def _frame(self, line: Any, location: int) -> Frame:
         function = self._functions.get(line.function_id)
         if function is None:
             raise ProfileError(
                 f"location {location} names function {line.function_id}, which it does not have"
             )
         name = self._string(function.name) or self._string(function.system_name) or "<unnamed>"
-        return Frame(function=name, file=self._string(function.filename), line=max(line.line, 0), kind=kind)
+        return Frame(function=name, file=self._string(function.filename), line=max(line.line, 0))
 
     def _samples(self, types: int) -> tuple[Sample, ...]:
         frames = 0

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Writes a profile as pprof.
 
-The kind of a frame is kept as the name of the location's mapping, in brackets: pprof tools do not look for symbols of
-such a mapping, and Python frames can be told from native ones in them.
+A native frame's mapping is the file that its code is of, with the build id; of other frames it is their kind, in
+brackets: pprof tools do not look for symbols of such a mapping, and Python frames can be told from native ones in them.
 """
 
 import gzip
@@ -30,10 +30,12 @@ class _Encoder:
         self.message: Any = PprofProfile()
         self._strings: dict[str, int] = {}
         self._functions: dict[tuple[str, str], int] = {}
-        self._locations: dict[Frame, int] = {}
-        self._mappings: dict[FrameKind, int] = {}
+        self._locations: dict[tuple[Frame, str], int] = {}
+        self._mappings: dict[tuple[str, str], int] = {}
         self._string("")  # index 0 is the empty string by definition
         self._header(profile)
+        if (program := _program(profile)) is not None:
+            self._mapping(program)  # by convention the first one
         for sample in profile.samples:
             out = self.message.sample.add()
             out.location_id.extend(self._location(frame) for frame in reversed(sample.stack))
@@ -61,13 +63,15 @@ class _Encoder:
             self.message.string_table.append(text.encode(errors="replace").decode())
         return index
 
-    def _mapping(self, kind: FrameKind) -> int:
-        number = self._mappings.get(kind)
+    def _mapping(self, frame: Frame) -> int:
+        key = (frame.file, frame.build_id) if _is_of_file(frame) else (f"[{frame.kind.value}]", "")
+        number = self._mappings.get(key)
         if number is None:
-            number = self._mappings[kind] = len(self._mappings) + 1
+            number = self._mappings[key] = len(self._mappings) + 1
             self.message.mapping.add(
                 id=number,
-                filename=self._string(f"[{kind.value}]"),
+                filename=self._string(key[0]),
+                build_id=self._string(key[1]),
                 has_functions=True,
                 has_filenames=True,
                 has_line_numbers=True,
@@ -86,9 +90,20 @@ class _Encoder:
         return number
 
     def _location(self, frame: Frame) -> int:
-        number = self._locations.get(frame)
+        key = (frame, frame.build_id)
+        number = self._locations.get(key)
         if number is None:
-            number = self._locations[frame] = len(self._locations) + 1
-            location = self.message.location.add(id=number, mapping_id=self._mapping(frame.kind))
+            number = self._locations[key] = len(self._locations) + 1
+            location = self.message.location.add(id=number, mapping_id=self._mapping(frame))
             location.line.add(function_id=self._function(frame), line=frame.line)
         return number
+
+
+def _is_of_file(frame: Frame) -> bool:
+    return frame.kind is FrameKind.NATIVE and bool(frame.file) and not frame.file.startswith("[")
+
+
+def _program(profile: Profile) -> Frame | None:
+    """A function of what looks like a program: the outermost one that is in no library."""
+    frames = (frame for sample in profile.samples for frame in sample.stack if _is_of_file(frame))
+    return next((frame for frame in frames if ".so" not in frame.file.rpartition("/")[2]), None)

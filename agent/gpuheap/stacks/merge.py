@@ -94,6 +94,6 @@ def _all(runs: Sequence[Run]) -> tuple[Frame, ...]:
     return tuple(frame for run in runs for frame in run.frames)
 
 
-def native_frame(function: str, library: str) -> Frame:
+def native_frame(function: str, library: str, build_id: str = "") -> Frame:
     """`library` is the path of the file that the code is of."""
-    return Frame(function=function, file=library, kind=FrameKind.NATIVE)
+    return Frame(function=function, file=library, kind=FrameKind.NATIVE, build_id=build_id)

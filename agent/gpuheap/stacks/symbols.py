@@ -45,6 +45,8 @@ class Symbol:
     """From the beginning of the function; without a symbol, the address as linked."""
     named: bool
     """Whether the function has its name."""
+    build_id: str = ""
+    """Of the file, in hexadecimal digits; empty where it has none."""
 
 
 class _FileSymbols:
@@ -128,9 +130,10 @@ class Symbols:
     def name_in(self, file: MappedFile, path: str, place: int) -> Symbol:
         """The same for an address as linked, in a file with this path."""
         found = self._named(file, place)
+        build_id = file.image.build_id.hex() if file.image is not None else ""
         if found is None:
-            return Symbol(f"{_base(path)}+{place:#x}", path, place, named=False)
-        return Symbol(found[1], path, place - found[0].address, named=True)
+            return Symbol(f"{_base(path)}+{place:#x}", path, place, named=False, build_id=build_id)
+        return Symbol(found[1], path, place - found[0].address, named=True, build_id=build_id)
 
     def _named(self, file: MappedFile, place: int) -> tuple[Found, str] | None:
         symbols = self._symbols(file)

@@ -221,7 +221,7 @@ class NativeStacks:
         frame = image.frames.get(address)
         if frame is None:
             symbol = self._symbols.name(address, image.memory)
-            frame = image.frames[address] = native_frame(symbol.function, symbol.library)
+            frame = image.frames[address] = native_frame(symbol.function, symbol.library, symbol.build_id)
         return frame
 
 

@@ -9,7 +9,7 @@ from .abi import PAGE_BYTES, SIGNAL_PAGES, SnapshotEvent
 def snapshot_of(event: SnapshotEvent, memory: bytes) -> Snapshot:
     """`memory` are the pages that follow the event."""
     registers = event.registers
-    more = ()
+    more: tuple[tuple[int, bytes], ...] = ()
     if event.other:  # a signal's handler on a stack of its own
         pages = memory[SIGNAL_PAGES * PAGE_BYTES :][: event.other_pages * PAGE_BYTES]
         begin, copy = _copy(event, pages, event.other, event.other_end)

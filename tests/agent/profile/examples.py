@@ -59,3 +59,18 @@ def several_kinds() -> Profile:
             at(MODULE, NATIVE, process=WORKER, device=GPU_1): totals(40),
         }
     )
+
+
+def several_builds() -> Profile:
+    """Two processes that have one library, each in its own build, below a program without a build id."""
+    main = Frame(function="main", file="/opt/app/serve", kind=FrameKind.NATIVE)
+    builds = [
+        Frame(function="foo", file="/usr/lib/libfoo.so.1", kind=FrameKind.NATIVE, build_id=build)
+        for build in ("1234", "00ff")
+    ]
+    return of(
+        {
+            at(main, MODULE, builds[0]): totals(10),
+            at(main, MODULE, builds[1], process=WORKER): totals(20),
+        }
+    )

@@ -8,8 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from gpuheap.profile.decode import decode
 from gpuheap.profile.encode import encode_gzip
-from tests.agent.profile.examples import example, several_kinds
+from tests.agent.profile.examples import example, several_builds, several_kinds
 
 pytestmark = pytest.mark.skipif(
     shutil.which("go") is None, reason="needs `go tool pprof`: there is no go on PATH"
@@ -76,3 +77,22 @@ def test_pprof_can_choose_a_kind_of_memory_by_its_label(tmp_path: Path) -> None:
     path = tmp_path / "kinds.pb.gz"
     path.write_bytes(encode_gzip(several_kinds()))
     assert "Showing nodes accounting for 740B" in pprof("-top", "-unit=B", "-tagfocus=kind=device", path)
+
+
+def test_pprof_shows_each_mapped_file_with_its_build(tmp_path: Path) -> None:
+    path = tmp_path / "native.pb.gz"
+    path.write_bytes(encode_gzip(several_builds()))
+    text = pprof("-raw", path)
+    mappings = re.findall(r"^\d+: 0x0/0x0/0x0 (\S+) *(\w*) +\[FN\]", text, re.MULTILINE)
+    assert sorted(mappings) == [
+        ("/opt/app/serve", ""),
+        ("/usr/lib/libfoo.so.1", "00ff"),
+        ("/usr/lib/libfoo.so.1", "1234"),
+        ("[python]", ""),
+    ]
+    assert "File: serve" in pprof("-top", path), "the program, not the first library"
+
+
+def test_builds_are_read_back() -> None:
+    stacks = [sample.stack for sample in decode(encode_gzip(several_builds()), name="x").samples]
+    assert [[frame.build_id for frame in stack] for stack in stacks] == [["", "", "1234"], ["", "", "00ff"]]

@@ -128,8 +128,13 @@ def test_without_a_symbol_the_library_and_the_address_as_linked_are_shown(
         memory_map = MemoryMap(process.pid)
         region = next(region for region in memory_map.regions if region.executable)
         found = symbols.name(region.begin + 0x123, memory_map)
+    notes = subprocess.run(["readelf", "-n", program], capture_output=True, text=True, check=True).stdout
     assert found == Symbol(
-        f"bare+{region.offset + 0x123:#x}", str(program), region.offset + 0x123, named=False
+        f"bare+{region.offset + 0x123:#x}",
+        str(program),
+        region.offset + 0x123,
+        named=False,
+        build_id=notes.partition("Build ID: ")[2].split()[0],
     )
 
 
