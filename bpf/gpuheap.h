@@ -501,6 +501,7 @@ struct snapshot_event {
 	__u32 tgid;
 	__u64 image;
 	__u64 native; /* as in struct site */
+	__u64 time_ns;
 	__u64 trampoline; /* page to which return probes lead; 0: there is none */
 	__u64 end; /* of what belongs to the stack, at most */
 	struct registers registers;
@@ -513,7 +514,7 @@ struct snapshot_event {
 	struct taken_return returns[GPUHEAP_RETURNS];
 };
 
-_Static_assert(sizeof(struct snapshot_event) == 1160, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct snapshot_event) == 1168, "mirrored in agent/gpuheap/tracer/abi.py");
 
 struct same_stack_event {
 	__u32 type;

@@ -67,6 +67,7 @@ static __always_inline void fill_event(struct snapshot_event *event, struct nati
 	event->tgid = bpf_get_current_pid_tgid() >> 32;
 	event->image = native->image;
 	event->native = key;
+	event->time_ns = bpf_ktime_get_ns();
 	event->trampoline = native->trampoline;
 	event->end = native->end;
 	event->registers = native->registers;

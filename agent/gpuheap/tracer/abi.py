@@ -276,6 +276,7 @@ class SnapshotEvent(ctypes.Structure):
         ("tgid", ctypes.c_uint32),
         ("image", ctypes.c_uint64),
         ("native", ctypes.c_uint64),
+        ("time_ns", ctypes.c_uint64),
         ("trampoline", ctypes.c_uint64),
         ("end", ctypes.c_uint64),
         ("registers", Registers),

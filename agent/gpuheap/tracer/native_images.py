@@ -35,23 +35,28 @@ class Image:
         self.told: set[int] = set()
         self.repeated = 0
         self.ended = False
-        self.stale = False
-        """Something was mapped since its memory was looked at."""
+        self.asked = False  # the kernel side waits for an answer
+        self.changed_ns: int | None = None
+        """When something was first mapped since its memory was looked at."""
         self._history = CodeHistory()
 
     def code(self) -> set[tuple[int, int]]:
         return {(region.begin, region.end) for region in self.memory.regions if region.executable}
 
-    def mapped(self, begin: int, end: int) -> None:
+    @property
+    def is_stale(self) -> bool:
+        return self.asked or self.changed_ns is not None
+
+    def mapped(self, begin: int, end: int, time_ns: int) -> None:
         """Memory without a file that stays such, as compilers at run time change it all the time, is no news."""
         known = self.memory.find(begin)
         if known is None or known.inode or not known.executable or end > known.end:
             self.memory.doubt(begin, end)
-            self.stale = True
+            self.changed_ns = time_ns if self.changed_ns is None else min(self.changed_ns, time_ns)
 
     def refresh(self) -> bool:
         """Looks at its memory. Whether other code lies where some was at an earlier look: then all is learnt anew."""
-        self.stale = False
+        self.asked, self.changed_ns = False, None
         self.memory.refresh()
         code_is_other = self._history.replaced(self.memory.regions)
         if code_is_other:

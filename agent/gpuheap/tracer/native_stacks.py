@@ -30,6 +30,7 @@ from .abi import (
     UnwindRule,
 )
 from .native_images import Image, NativeStack, rule_at
+from .new_mappings import NewMapping
 from .snapshot_events import snapshot_of
 
 KEPT_NAMES: Final = 16_384
@@ -79,7 +80,7 @@ class NativeStacks:
         """Unwind all that has come; then name it, which can take longer than the kernel side's ring lasts."""
         self._ring.consume()
         self._name_all()
-        for image in [image for image in self._images.values() if image.stale]:
+        for image in [image for image in self._images.values() if image.is_stale]:
             self._refresh(image)
 
     def expect(self, pid: int) -> None:
@@ -89,16 +90,16 @@ class NativeStacks:
         if len(self._expected) > KEPT_EXPECTED:
             del self._expected[next(iter(self._expected))]
 
-    def mapped(self, pid: int, begin: int, end: int) -> None:
+    def mapped(self, new: NewMapping) -> None:
         """A process has just mapped executable memory. What was there may have gone."""
-        image = self._images_by_pid.get(pid)
+        image = self._images_by_pid.get(new.pid)
         if image is not None:
-            image.mapped(begin, end)
+            image.mapped(new.mapping.start, new.mapping.end, new.time_ns)
 
     def mapped_anywhere(self) -> None:
         """It is not known what was mapped."""
         for image in self._images_by_pid.values():
-            image.mapped(0, 1 << 64)
+            image.mapped(0, 1 << 64, 0)
 
     def begin(self, image: int, pid: int, parent: int) -> None:
         """A process has called a driver for the first time. `parent`: the pid of its parent then."""
@@ -153,12 +154,13 @@ class NativeStacks:
         elif kind == EventType.SAME_STACK:
             self._note_same(SameStackEvent.from_buffer_copy(data))
         elif kind == EventType.TEXT:
-            self._tell_text(TextEvent.from_buffer_copy(data))
+            self._note_text(TextEvent.from_buffer_copy(data))
 
     def _add(self, event: SnapshotEvent, snapshot: Snapshot) -> None:
         image = self._image(event.image, event.tgid)
-        self._note_mappings()  # what this stack goes through may have been mapped just now
-        if image.stale:
+        self._note_mappings()
+        # A stack of before is unwound by what was there before, as the process may have gone on.
+        if image.changed_ns is not None and image.changed_ns <= event.time_ns:
             self._refresh(image)
         unwound = self._unwinder.unwind(snapshot, image.memory)
         name = image.first_names.setdefault(unwound.addresses, event.native)
@@ -195,11 +197,10 @@ class NativeStacks:
             libbpf.update(self._rules, UnwindKey(pc=place, text=image.text), value)
             image.told.add(place)
 
-    def _tell_text(self, event: TextEvent) -> None:
-        """What is executable now."""
+    def _note_text(self, event: TextEvent) -> None:
+        """The kernel side asks what is executable; it is told when the stacks of before are unwound."""
         image = self._image(event.image, event.tgid)
-        image.pages = event.pages
-        self._refresh(image)
+        image.pages, image.asked = event.pages, True
 
     def _refresh(self, image: Image) -> None:
         """The kernel side is told what is executable, and whether addresses mean something else from now on."""

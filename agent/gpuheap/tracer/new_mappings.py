@@ -10,6 +10,7 @@ import errno
 import mmap
 import os
 import struct
+import time
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -26,27 +27,36 @@ _SYS_PERF_EVENT_OPEN: Final = 298  # x86-64
 _CLOSE_ON_EXEC: Final = 8
 _SOFTWARE: Final = 1
 _DUMMY: Final = 9
-# struct perf_event_attr, 64 bytes (PERF_ATTR_SIZE_VER0): type, size, config, period, sample_type, read_format, flags,
-# wakeup_events, bp_type, bp_addr
-_ATTRIBUTES: Final = "<IIQQQQQIIQ"
+# struct perf_event_attr, 96 bytes (PERF_ATTR_SIZE_VER3): type, size, config, period, sample_type, read_format, flags,
+# wakeup_events, bp_type, bp_addr, bp_len, branch_sample_type, sample_regs_user, sample_stack_user, clockid
+_ATTRIBUTES: Final = "<IIQQQQQIIQQQQIi"
+_SAMPLE_TIME: Final = 1 << 2
 _FLAG_MMAP: Final = 1 << 8  # executable mappings
 _FLAG_WATERMARK: Final = 1 << 14
+_FLAG_SAMPLE_ID_ALL: Final = 1 << 18  # the time, behind each record
 _FLAG_MMAP2: Final = 1 << 23
+_FLAG_USE_CLOCKID: Final = 1 << 25
 _RECORD_LOST: Final = 2
 _RECORD_MMAP2: Final = 10
 _LARGEST: Final = 4096 + 128  # bytes of a record: the path of a file, and what stands before it
 _HEAD_AT: Final = 1024  # data_head and data_tail in struct perf_event_mmap_page
 _HEADER: Final = struct.Struct("<IHH")
-# pid, tid, address, length, page offset, major, minor, inode, inode generation, protection, flags; then the file's name
+# pid, tid, address, length, page offset, major, minor, inode, inode generation, protection, flags; then the file's
+# name, and the time
 _MMAP2: Final = struct.Struct("<IIQQQIIQQII")
+_TIME: Final = struct.Struct("<Q")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class NewMapping:
-    """`pid` is that of the reader's pid namespace. The mapping's path is empty where no file is behind it."""
+    """`pid` is that of the reader's pid namespace. The mapping's path is empty where no file is behind it.
+
+    `time_ns` is of the clock that only goes forward (CLOCK_MONOTONIC).
+    """
 
     pid: int
     mapping: Mapping
+    time_ns: int
 
     @property
     def file(self) -> FileId:
@@ -137,7 +147,7 @@ class _Ring:
 
 def _new_mapping(body: bytes) -> NewMapping | None:
     """None for the kernel's own pages in processes."""
-    name = body[_MMAP2.size :].split(b"\0", 1)[0]
+    name = body[_MMAP2.size : -_TIME.size].split(b"\0", 1)[0]
     if not name.startswith(b"/"):
         return None
     pid, _, start, length, offset, major, minor, inode, *_ = _MMAP2.unpack_from(body)
@@ -149,7 +159,8 @@ def _new_mapping(body: bytes) -> NewMapping | None:
         file=FileId(f"{major:02x}:{minor:02x}", inode),
         path="" if name.startswith(b"//") else os.fsdecode(name),  # //anon
     )
-    return NewMapping(pid=pid, mapping=mapping)
+    (time_ns,) = _TIME.unpack(body[-_TIME.size :])
+    return NewMapping(pid=pid, mapping=mapping, time_ns=time_ns)
 
 
 def _online() -> list[int]:
@@ -159,8 +170,11 @@ def _online() -> list[int]:
 
 
 def _open(cpu: int) -> int:
-    flags = _FLAG_MMAP | _FLAG_MMAP2 | _FLAG_WATERMARK
-    attributes = struct.pack(_ATTRIBUTES, _SOFTWARE, 64, _DUMMY, 0, 0, 0, flags, 1, 0, 0)
+    flags = _FLAG_MMAP | _FLAG_MMAP2 | _FLAG_WATERMARK | _FLAG_SAMPLE_ID_ALL | _FLAG_USE_CLOCKID
+    size, clock = struct.calcsize(_ATTRIBUTES), time.CLOCK_MONOTONIC
+    attributes = struct.pack(
+        _ATTRIBUTES, _SOFTWARE, size, _DUMMY, 0, _SAMPLE_TIME, 0, flags, 1, 0, 0, 0, 0, 0, 0, clock
+    )
     libc = ctypes.CDLL(None, use_errno=True)
     fd: int = libc.syscall(_SYS_PERF_EVENT_OPEN, attributes, -1, cpu, -1, ctypes.c_ulong(_CLOSE_ON_EXEC))
     if fd < 0:

@@ -227,7 +227,7 @@ class Tracer:
     def _note_mappings(self) -> None:
         missed = self._mappings.lost + self._mappings.times_full
         for new in self._mappings.taken():
-            self._natives.mapped(new.pid, new.mapping.start, new.mapping.end)
+            self._natives.mapped(new)
             if not new.path:  # memory without a file
                 continue
             self._probes.mapped(new)
