@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from lightkube import ApiError
+from lightkube import ApiError, Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Namespace
 
@@ -137,6 +137,7 @@ def test_the_api_server_follows_fault_rules_for_whoever_goes_through_its_gateway
     rule = Fault(method="POST", path="^/kubernetes/api/v1/.*/configmaps$", status=409, code="Conflict")
     store.add_fault(rule)
     store.add_fault(replace(rule, status=500, code="InternalError", after=True))
+    Client(KubeConfig.from_file(faulty).get(), trust_env=False, dry_run=True).create(made)
     with pytest.raises(ApiError) as refused:
         kubernetes.create(made)
     assert (refused.value.status.code, refused.value.status.reason) == (409, "Conflict")
