@@ -33,7 +33,10 @@ class OutputsUnavailable(Exception):
 ARM_RIGHTS: Final = (
     "python -m verify --rights azure prints the role; assign it on the stack's resource groups"
 )
-GRAFANA_RIGHTS: Final = "assign the role Grafana Admin on the workspace: no lesser one may read data sources"
+GRAFANA_RIGHTS: Final = (
+    "assign the role Grafana Admin on the workspace: no lesser one may read data sources; without public access a "
+    "workspace refuses everybody outside of its networks, whatever the role"
+)
 
 
 @contextmanager

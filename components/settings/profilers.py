@@ -21,8 +21,8 @@ _CHART: Final = "inspektor-gadget."
 _GADGET: Final = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*\*?")
 
 
-def _gadgets(value: list[str]) -> list[str]:
-    for name in value:
+def _gadgets(value: list[str] | None) -> list[str] | None:
+    for name in value or ():
         if not _GADGET.fullmatch(name):
             raise refuse(f"{name!r} is no name of an image")
     return value
@@ -30,7 +30,8 @@ def _gadgets(value: list[str]) -> list[str]:
 
 class InspektorGadget(Part):
     """Every one of them is always told to the extension, which merges: a setting that was told once and is told no
-    longer would stay as it was.
+    longer would stay as it was. But for `allowed_gadgets`: an empty list that is read otherwise would keep every gadget
+    from running, on every stack.
     """
 
     version: str | None = Field(
@@ -56,11 +57,11 @@ class InspektorGadget(Part):
     )
     experimental: bool = Field(default=False, description="true for experimental features", examples=[False])
     verify_image: bool = Field(default=True, description="true to run signed gadgets alone", examples=[True])
-    allowed_gadgets: Annotated[list[str], AfterValidator(_gadgets)] = Field(
-        default=[],
+    allowed_gadgets: Annotated[list[str] | None, AfterValidator(_gadgets)] = Field(
+        default=None,
         max_length=100,
-        description="images of gadgets that may run, `*` at the end for any; none: all of them. The "
-        "extension's own for GPUs must be among them",
+        description="images of gadgets that may run, `*` at the end for any; the extension's own for GPUs must be "
+        "among them; [] lifts what was said before",
         examples=[["mcr.microsoft.com/oss/v2/inspektor-gadget/gadget/*"]],
     )
     disallow_pulling: bool = Field(
@@ -85,7 +86,7 @@ class InspektorGadget(Part):
     )
 
     def told(self) -> Mapping[str, str]:
-        """What the extension is told: all of it, as text."""
+        """What the extension is told, as text."""
         values: dict[str, object] = {
             "gpuObservability.enabled": True,
             "azureMonitor.enabled": self.azure_monitor,
@@ -104,7 +105,7 @@ class InspektorGadget(Part):
             f"{_CHART}resources.requests.memory": self.memory_request,
             f"{_CHART}resources.limits.memory": self.memory_limit,
         }
-        return {key: _text(value) for key, value in values.items()}
+        return {key: _text(value) for key, value in values.items() if value is not None}
 
 
 def _text(value: object) -> str:
