@@ -33,6 +33,7 @@ from bench.report import machine, number, rows, show, write
 from bench.snapshots import snapshots
 from bench.workers import WorkerFailed
 from gpuheap.tracer import TracerError
+from localcloud.toolchain.cache import cache_folder
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
 FOLDER: Final = CHECKOUT / "build" / "bench"
@@ -89,14 +90,14 @@ def main() -> int:
 
 
 def _wait_for_another(console: Console) -> None:
-    """Two of these would measure each other's tracer, and replace each other's files."""
+    """Two of these would measure each other's tracer, of another checkout, too, and replace each other's files."""
     global _lock  # noqa: PLW0603 - held until this process ends
-    FOLDER.mkdir(parents=True, exist_ok=True)
-    _lock = (FOLDER / "lock").open("w")
+    cache_folder().mkdir(parents=True, exist_ok=True)
+    _lock = (cache_folder() / "bench-lock").open("w")
     try:
         fcntl.flock(_lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
-        console.print("waiting for another benchmark of this checkout to end")
+        console.print("waiting for another benchmark to end")
         fcntl.flock(_lock, fcntl.LOCK_EX)
 
 
