@@ -18,11 +18,12 @@ from pulumi_kubernetes.meta.v1 import LabelSelectorArgs, ObjectMetaArgs
 
 from .device_plugins import Nodes, tolerated
 from .gpu_vendors import GpuVendor, Taint
+from .readiness_words import said_when_time_is_up, words
 
 NAMESPACE: Final = "gpu-readiness"
 CHECKS: Final = Path(__file__).parent / "checks"
 DEADLINE_SECONDS: Final = 600
-"""A new node's image pull and device plugin included. Then the Job fails, and says that its pods found no room."""
+"""A new node's image pull and device plugin included. Then the Job fails; `readiness_words.py` says what that means."""
 
 ENGINE_PATIENCE: Final = "15m"
 """Longer than the Job's deadline: the Job's own words say more than the engine's."""
@@ -71,6 +72,7 @@ class Readiness(pulumi.ComponentResource):
 
     def _job(self, name: str, args: ReadinessArgs, check: PoolCheck, namespace: core.Namespace) -> batch.Job:
         labels = {"app.kubernetes.io/name": "gpu-readiness", "gpuheap/pool": check.pool}
+        text = words(check.pool, check.resource, check.nodes, NAMESPACE, DEADLINE_SECONDS)
         return batch.Job(
             f"{name}-{check.pool}",
             metadata=ObjectMetaArgs(
@@ -96,6 +98,7 @@ class Readiness(pulumi.ComponentResource):
                 depends_on=[namespace],
                 # The name is the pool's.
                 delete_before_replace=True,
+                hooks=said_when_time_is_up(f"{name}-{check.pool}-words", text, self),
                 custom_timeouts=pulumi.CustomTimeouts(create=ENGINE_PATIENCE, update=ENGINE_PATIENCE),
             ),
         )

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-# Whether a node with AMD GPUs can compute, asked from a pod that was given some. What it prints is what `pulumi up` shows.
+# Whether a node with AMD GPUs can compute, asked from a pod that was given some. What it prints is what `pulumi up` shows:
+# the last 2048 bytes, so that the tool's own words are cut before ours are.
 # NODE: the node's name. DEVICES: how many GPUs the pod was given. MINIMUM_DRIVER: the oldest version that will do.
 output=
 
 fail() {
 	printf 'node %s is not ready: %s\n' "$NODE" "$1"
 	printf 'what to do: %s\n' "$2"
-	[ -z "$output" ] || printf 'amd-smi said:\n%s\n' "$output"
+	[ -z "$output" ] || printf 'amd-smi said:\n%s\n' "$(printf '%s\n' "$output" | head -n 8 | cut -c 1-200)"
 	exit 1
 }
 

@@ -28,13 +28,13 @@ class CheckImage(Part):
     nvidia: str = Field(
         default="docker.io/library/ubuntu:24.04",
         pattern=IMAGE,
-        description="an image with sh, sed, sort and grep",
+        description="an image with sh, sed, sort, grep, head and cut",
         examples=["docker.io/library/ubuntu:24.04"],
     )
     amd: str = Field(
         default="docker.io/rocm/dev-ubuntu-24.04:6.4.1",
         pattern=IMAGE,
-        description="an image with sh, sed, sort, grep and amd-smi",
+        description="an image with sh, sed, sort, grep, head, cut and amd-smi",
         examples=["docker.io/rocm/dev-ubuntu-24.04:6.4.1"],
     )
 

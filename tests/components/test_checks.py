@@ -4,10 +4,15 @@
 import os
 import subprocess
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
 
+from components import readiness_words
+from components.device_plugins import Nodes
 from components.readiness import CHECKS
+from components.readiness_words import words
+from tests.components.recorder import Recording
 
 # The form of `nvidia-smi --query-gpu=index,uuid,name,driver_version --format=csv,noheader`.
 ONE = "0, GPU-6f2c1d9e-1111-2222-3333-444455556666, NVIDIA A100 80GB PCIe, 550.144.03"
@@ -32,7 +37,7 @@ def run(
     vendor: str, folder: Path, prints: str | None, *, code: int = 0, minimum: str, devices: int = 1
 ) -> tuple[int, str]:
     """Exit code and output of the check where the vendor's tool prints that; None: there is no such tool."""
-    for name in ("grep", "sed", "sort", "head"):
+    for name in ("grep", "sed", "sort", "head", "cut"):
         (folder / name).symlink_to(
             f"/usr/bin/{name}" if Path(f"/usr/bin/{name}").exists() else f"/bin/{name}"
         )
@@ -128,3 +133,31 @@ def test_what_is_wrong_with_an_amd_node_is_said(
     ended, said = run("amd", tmp_path, prints, code=code, minimum="6.10", devices=2)
     assert ended == 1
     assert said.startswith(f"node gpu-1 is not ready: {reason}")
+
+
+@pytest.mark.parametrize("vendor", ["nvidia", "amd"])
+def test_however_much_the_tool_says_the_kubelet_keeps_what_is_wrong(tmp_path: Path, vendor: str) -> None:
+    _, said = run(vendor, tmp_path, ("x" * 500 + "\n") * 200, code=9, minimum="1")
+    # https://kubernetes.io/docs/tasks/debug/debug-application/determine-reason-pod-failure/
+    kept = said.encode()[-2048:].decode()
+    assert kept.startswith(f"node gpu-1 is not ready: {vendor}-smi ended with 9\nwhat to do: ")
+    assert f"{vendor}-smi said:\nxxx" in kept
+
+
+def test_words_for_a_check_that_never_ran_name_the_pool_what_it_asks_for_and_where_to_look() -> None:
+    nodes = Nodes(label="kubernetes.azure.com/agentpool", values=("share",))
+    said = words("share", "nvidia.com/mig-1g.10gb", nodes, "gpu-readiness", 600).splitlines()
+    assert said[0].startswith(
+        "the nodes of pool share are not ready: within 600 s not all of them ran the check"
+    )
+    assert "asks for one nvidia.com/mig-1g.10gb" in said[0]
+    assert "  kubectl -n gpu-readiness get events" in said
+    assert "  kubectl describe nodes -l 'kubernetes.azure.com/agentpool in (share)'" in said
+
+
+def test_an_engine_that_is_too_old_to_call_programs_back_is_asked_for_nothing(
+    dev: Recording, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert dev["readiness-gpu"].request.hooks.on_error == ["readiness-gpu-words"]
+    monkeypatch.setattr(readiness_words, "monitor_supports_feature", lambda _feature: False)
+    assert readiness_words.said_when_time_is_up("words", "", cast("Any", None)) is None

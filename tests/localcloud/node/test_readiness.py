@@ -17,7 +17,7 @@ from components.gpu_vendors import AMD, GPU_VENDORS, NVIDIA, GpuVendor
 from components.readiness import PoolCheck, Readiness, ReadinessArgs
 from tests.localcloud.node.conftest import NAME, TOOLS, NodeCluster, wait_for
 from tests.localcloud.node.pool import GOOD, NODES, Pool, declared, gpus, plugged, tainted
-from tests.localcloud.plugin.conftest import CHECKOUT, MakeProject, make_project
+from tests.localcloud.plugin.conftest import CHECKOUT, MakeProject, Project, make_project
 
 __all__ = ["make_project"]
 
@@ -149,10 +149,12 @@ from types import SimpleNamespace
 import pulumi_kubernetes as kubernetes
 
 sys.path.insert(0, "{CHECKOUT}")
+from components import readiness as checks
 from components import wiring
 from components.config import load
 
 config = load()
+checks.DEADLINE_SECONDS = int(config.tags["deadline"])
 cluster = SimpleNamespace(provider=kubernetes.Provider("cluster"), ready=[])
 workspaces = wiring.workspaces(config, cluster)
 plugins = wiring.device_plugins(config, cluster, [])
@@ -186,17 +188,19 @@ HALVES: dict[str, Any] = {"slices": 2, "slice": "3g.40gb"}
 
 @pytest.mark.engine
 @pytest.mark.usefixtures("prepared")
-def test_up_fails_with_the_nodes_words_and_starts_no_workload_until_the_driver_is_upgraded(
+def test_up_fails_with_what_is_wrong_and_starts_no_workload_until_the_driver_is_good(
     node_cluster: NodeCluster, make_project: MakeProject
 ) -> None:
-    """All of the stack that concerns nodes: on a node of slices, with an old driver first."""
+    """All of the stack that concerns nodes, on a node of slices: without a driver, with an old one, with a good one."""
     project = make_project(PROGRAM)
-    (project.folder / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": CONFIGURATION}))
     project.environment["KUBECONFIG"] = str(node_cluster.control_plane.kubeconfig)
     with tainted(node_cluster, NVIDIA):
+        # Long enough for the plugin to start, were there something to offer.
+        printed = refused(project, deadline=5)
+        assert "the nodes of pool gpu are not ready: within 5 s not all of them ran the check" in printed
+        assert "asks for one nvidia.com/mig-3g.40gb" in printed
         node_cluster.node.set_gpus(gpus(NVIDIA, OLD[NVIDIA], **HALVES))
-        code, printed = project.run("up", "--yes", "--skip-preview")
-        assert code != 0
+        printed = refused(project)
         assert f"node {NAME} is not ready: its driver is 535.54.03, and 550.54.15 is the oldest" in printed
         with pytest.raises(ApiError, match="not found"):
             node_cluster.kubernetes.get(Deployment, "gpu-sample", namespace="real-work")
@@ -209,3 +213,12 @@ def test_up_fails_with_the_nodes_words_and_starts_no_workload_until_the_driver_i
         assert (quota.used or {})["requests.nvidia.com/mig-3g.40gb"] == "1"
         for namespace in ("real-work", "gpu-device-plugins", "gpu-readiness"):
             node_cluster.kubernetes.delete(Namespace, namespace)
+
+
+def refused(project: Project, deadline: int = readiness.DEADLINE_SECONDS) -> str:
+    """What an `up` printed that must not succeed."""
+    config = {**CONFIGURATION, "small:tags": {"deadline": str(deadline)}}
+    (project.folder / "Pulumi.dev.yaml").write_text(yaml.safe_dump({"config": config}))
+    code, printed = project.run("up", "--yes", "--skip-preview")
+    assert code != 0, printed
+    return printed
