@@ -50,7 +50,7 @@ organisations in which a policy writes the record.
 
 Data sources, folder and dashboards are set through Grafana itself, so `pulumi up`, `refresh` and
 `make verify` run on a machine in such a network. Elsewhere they say, after a minute, to which public
-address the name leads from there; nothing is tried on it. A network that comes with the stack has no such
+address the name leads from there, and that it does not answer. A network that comes with the stack has no such
 machine yet: `pulumi up --continue-on-error` makes all the rest from anywhere, and the next `up`, from a
 machine that is peered with it by then, ends it. `pulumi destroy` needs no way to a private workspace of the
 stack: what is in it goes with it. To go from public to private, first add `privateAccess`, then set

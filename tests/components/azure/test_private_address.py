@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.azure.patience import Patience
-from components.azure.private_address import NotReachable, await_private_address
+from components.azure.private_address import NotReachable, answers, await_private_address
 from tests.components.azure.conftest import Clock
 
 ENDPOINT = "https://team-abc.weu.grafana.azure.com"
@@ -27,6 +27,10 @@ class Resolver:
         return [(socket.AF_INET, socket.SOCK_STREAM, 6, "", (address, port)) for address in addresses]
 
 
+def refuses(_endpoint: str) -> bool:
+    return False
+
+
 @pytest.fixture(autouse=True)
 def no_proxy(monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("https_proxy", "HTTPS_PROXY", "all_proxy", "ALL_PROXY"):
@@ -40,7 +44,9 @@ def test_a_name_that_leads_to_the_private_endpoint_is_gone_by(patience: Patience
 
 
 def test_a_record_that_was_just_written_is_waited_for(patience: Patience, told: list[str]) -> None:
-    await_private_address(ENDPOINT, patience, resolve=Resolver(["20.4.5.6"], [], ["10.40.255.228"]))
+    await_private_address(
+        ENDPOINT, patience, resolve=Resolver(["20.4.5.6"], [], ["10.40.255.228"]), answers=refuses
+    )
     assert "20.4.5.6, which is no private address" in told[0]
     assert "leads nowhere" in told[1]
 
@@ -52,7 +58,7 @@ def test_from_outside_it_is_said_what_is_missing_and_what_to_do(
     answer: list[str], seen: str, patience: Patience, clock: Clock
 ) -> None:
     with pytest.raises(NotReachable) as caught:
-        await_private_address(ENDPOINT, patience, resolve=Resolver(answer))
+        await_private_address(ENDPOINT, patience, resolve=Resolver(answer), answers=refuses)
     text = str(caught.value)
     assert seen in text
     for way_out in (
@@ -62,6 +68,29 @@ def test_from_outside_it_is_said_what_is_missing_and_what_to_do(
     ):
         assert way_out in text
     assert clock.now <= patience.seconds
+
+
+@pytest.mark.parametrize("address", ["100.64.3.4", "fd00::5", "127.0.0.1"])
+def test_every_range_that_is_not_the_internets_is_private(address: str, patience: Patience) -> None:
+    # 100.64.0.0/10 may be a virtual network's, as RFC 1918's ranges may
+    await_private_address(ENDPOINT, patience, resolve=Resolver([address]), answers=refuses)
+
+
+def test_a_network_with_public_addresses_inside_reaches_what_answers(patience: Patience) -> None:
+    asked: list[str] = []
+
+    def well(endpoint: str) -> bool:
+        asked.append(endpoint)
+        return True
+
+    await_private_address(ENDPOINT, patience, resolve=Resolver(["20.4.5.6"]), answers=well)
+    assert asked == [ENDPOINT]
+
+
+def test_a_workspace_answers_whoever_reaches_it(workspace: str) -> None:
+    assert answers(workspace)
+    assert not answers(f"{workspace}-of-nobody")
+    assert not answers("https://127.0.0.1:1")
 
 
 def test_behind_a_proxy_the_name_is_the_proxys_to_resolve(
