@@ -53,6 +53,7 @@ struct walk {
 	__u64 interpreter_state;
 	__u64 only_interpreter; /* with which the state was found; 0: there were others */
 	struct search search;
+	__u64 innermost; /* frame of the thread; 0: it has none */
 	__u64 frame;
 	__u64 hash;
 	__u64 file; /* the last co_filename of this walk */

@@ -17,6 +17,7 @@
 #define GPUHEAP_PAGE 4096
 #define GPUHEAP_STACK_PAGES 8 /* of a thread's stack that are looked at */
 #define GPUHEAP_SIGNAL_PAGES 4 /* of a handler's own stack, and of the one that it has left */
+#define GPUHEAP_ENTRIES 64 /* evaluations on a stack whose places are told; a power of two */
 #define GPUHEAP_RETURNS 64 /* as many as the kernel lets a thread have */
 
 /* Of `struct text`: windows of 8 GiB, in pieces of 64 KiB. */
@@ -510,11 +511,14 @@ struct snapshot_event {
 	__u64 other; /* its stack pointer; 0: there is none */
 	__u64 other_end;
 	__u32 other_pages;
-	__u32 pad;
+	__u32 entered; /* of `entries` in use */
 	struct taken_return returns[GPUHEAP_RETURNS];
+	__u64 entries
+		[GPUHEAP_ENTRIES]; /* what evaluations of Python functions keep on the stack, from 3.12 on */
+	__u64 all_entered; /* whether these are all */
 };
 
-_Static_assert(sizeof(struct snapshot_event) == 1168, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct snapshot_event) == 1688, "mirrored in agent/gpuheap/tracer/abi.py");
 
 struct same_stack_event {
 	__u32 type;

@@ -231,6 +231,7 @@ static __always_inline __u64 find_frame(struct walk *walk)
 	if (!walk)
 		return STACK_FAULT;
 	at = &walk->interpreter;
+	walk->innermost = 0;
 	if (!state_is_known(walk)) {
 		reason = find_state(walk);
 		if (reason)
@@ -246,7 +247,7 @@ static __always_inline __u64 find_frame(struct walk *walk)
 	}
 	walk->window_begin = walk->window_end = walk->aside = 0;
 	walk->reached = walk->reach;
-	walk->reach = walk->frame;
+	walk->reach = walk->innermost = walk->frame;
 	return 0;
 }
 

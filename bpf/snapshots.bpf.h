@@ -5,7 +5,7 @@
 #ifndef GPUHEAP_SNAPSHOTS_BPF_H
 #define GPUHEAP_SNAPSHOTS_BPF_H
 
-#include "stack_memory.bpf.h"
+#include "evaluations.bpf.h"
 
 _Static_assert(2 * GPUHEAP_SIGNAL_PAGES == GPUHEAP_STACK_PAGES,
 	       "send_both() reserves as much as for one stack");
@@ -75,7 +75,9 @@ static __always_inline void fill_event(struct snapshot_event *event, struct nati
 	event->other = native->other;
 	event->other_end = native->other_end;
 	event->other_pages = 0;
-	event->pad = 0;
+	event->entered = native->entered;
+	event->all_entered = native->all_entered;
+	bpf_probe_read_kernel(event->entries, sizeof(event->entries), native->entries);
 	bpf_probe_read_kernel(event->returns, sizeof(event->returns), native->returns);
 }
 
@@ -123,6 +125,7 @@ static __noinline int send_snapshot(struct native *native, __u64 key)
 		lost(LOSS_SNAPSHOT_RATE);
 		return -1;
 	}
+	native->all_entered = find_evaluations(native, bpf_get_current_pid_tgid());
 	if (native->other)
 		error = send_both(native, key);
 	else if (native->pages <= 1)

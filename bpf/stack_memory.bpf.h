@@ -39,6 +39,10 @@ struct native {
 	__u32 pages; /* looked at */
 	__u32 taken;
 	struct taken_return returns[GPUHEAP_RETURNS];
+	__u64 frame; /* of Python's, that is looked at */
+	__u32 entered;
+	__u32 all_entered;
+	__u64 entries[GPUHEAP_ENTRIES];
 	__u64 words[PAGE_WORDS];
 };
 

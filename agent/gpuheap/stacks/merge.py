@@ -3,7 +3,8 @@
 
 Pure. CPython executes Python functions in a C function, `_PyEval_EvalFrameDefault`. Up to 3.10 each Python frame has a
 call of it; from 3.11 on a run of several has one, until C is called that calls Python again. So the runs belong to the
-evaluation frames in their order. Where the two do not fit, no frame is dropped.
+evaluation frames in their order. Which these are is known from the kernel side, or by their names. Where the two do not
+fit, no frame is dropped.
 """
 
 from collections.abc import Sequence
@@ -37,19 +38,32 @@ class Merged:
     exact: bool = True
 
 
-def merge(native: Sequence[Frame], runs: Sequence[Run], *, native_is_whole: bool = True) -> Merged:
+def merge(
+    native: Sequence[Frame],
+    runs: Sequence[Run],
+    *,
+    native_is_whole: bool = True,
+    evaluations: Sequence[int] | None = None,
+) -> Merged:
     """All from the thread's root to the caller of the driver. `native_is_whole` False: its outer frames are missing.
+
+    `evaluations` are the places of the native frames that evaluate Python functions, where these are known without
+    their names.
 
     Of native frames that are not whole, the evaluation frames are those of the innermost runs. The other runs stand
     before all native frames.
     """
-    places = [place for place, frame in enumerate(native) if is_evaluation(frame)]
+    places = (
+        list(evaluations)
+        if evaluations is not None
+        else [place for place, frame in enumerate(native) if is_evaluation(frame)]
+    )
     if not native or not runs:
         return Merged(frames=(*_all(runs), *native))
     if not native_is_whole and len(places) < len(runs):
         # What is missing between these runs and the native frames says itself that it is.
         outer = len(runs) - len(places)
-        inner = merge(native, runs[outer:])
+        inner = merge(native, runs[outer:], evaluations=places)
         return Merged(frames=(*_all(runs[:outer]), *inner.frames), exact=inner.exact)
     cut = next((number for number, run in enumerate(runs) if run.cut_at is not None), None)
     if len(places) > len(runs) and cut is not None:

@@ -62,6 +62,8 @@ class Unwound:
     code that it interrupted: the instruction itself."""
     reason: Ended | None
     """None when the thread's root was reached."""
+    stack_pointers: tuple[int, ...] = ()
+    """Of each frame: it reaches from there to that of its caller."""
     guesses: int = 0
     """How many frames were found by looking for a return address, as the code before them does not describe itself."""
 
@@ -113,6 +115,7 @@ class _Walk:
         self._may_guess = trial_for is None
         self._looked_anew = trial_for is not None
         self._addresses = [registers[_INSTRUCTION_POINTER]]
+        self._stack_pointers = [registers[_STACK_POINTER]]
         self._guesses = 0
 
     def unwound(self) -> Unwound:
@@ -123,6 +126,7 @@ class _Walk:
                     raise _Stop(Ended.TOO_DEEP)
                 address = self._registers[_INSTRUCTION_POINTER]
                 self._addresses.append(address if self._exact else address - 1)
+                self._stack_pointers.append(self._registers[_STACK_POINTER])
         except _Stop as stop:
             reason = stop.reason
             if reason in (Ended.UNMAPPED, Ended.NO_CODE) and len(self._addresses) > 1:
@@ -131,7 +135,12 @@ class _Walk:
             reason = Ended.MALFORMED
         except Exhausted:
             reason = Ended.TOO_COSTLY
-        return Unwound(addresses=tuple(self._addresses), reason=reason, guesses=self._guesses)
+        return Unwound(
+            addresses=tuple(self._addresses),
+            reason=reason,
+            stack_pointers=tuple(self._stack_pointers),
+            guesses=self._guesses,
+        )
 
     def _step(self) -> bool:
         """One frame up; False at the root."""

@@ -14,6 +14,7 @@ NAME_BYTES: Final = 256
 LINES_BYTES: Final = 4096
 PAGE_BYTES: Final = 4096
 SIGNAL_PAGES: Final = 4
+ENTRIES: Final = 64
 RETURNS: Final = 64
 TEXT_PIECE_BITS: Final = 16
 TEXT_WINDOW_BITS: Final = 33
@@ -285,8 +286,10 @@ class SnapshotEvent(ctypes.Structure):
         ("other", ctypes.c_uint64),
         ("other_end", ctypes.c_uint64),
         ("other_pages", ctypes.c_uint32),
-        ("pad", ctypes.c_uint32),
+        ("entered", ctypes.c_uint32),
         ("returns", TakenReturn * RETURNS),
+        ("entries", ctypes.c_uint64 * ENTRIES),
+        ("all_entered", ctypes.c_uint64),
     ]
 
 

@@ -13,11 +13,15 @@ from gpuheap.stacks.simple_rules import SimpleRule, simple_rule
 
 @dataclass(slots=True)
 class NativeStack:
-    """`frames` go from the thread's root inwards. `whole` False: outer ones are missing."""
+    """`frames` go from the thread's root inwards. `whole` False: outer ones are missing.
+
+    `evaluations`: places among `frames` of those that evaluate Python functions; None: their names tell.
+    """
 
     addresses: tuple[int, ...]
     whole: bool
     frames: tuple[Frame, ...] = ()
+    evaluations: tuple[int, ...] | None = None
 
 
 class Image:

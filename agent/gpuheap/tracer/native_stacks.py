@@ -31,7 +31,7 @@ from .abi import (
 )
 from .native_images import Image, NativeStack, rule_at
 from .new_mappings import NewMapping
-from .snapshot_events import snapshot_of
+from .snapshot_events import evaluations, snapshot_of
 
 KEPT_NAMES: Final = 16_384
 """Of a process's stacks, all names that they have had: when there are more, those of no site go."""
@@ -165,7 +165,11 @@ class NativeStacks:
         unwound = self._unwinder.unwind(snapshot, image.memory)
         name = image.first_names.setdefault(unwound.addresses, event.native)
         if name == event.native:
-            stack = NativeStack(unwound.addresses, unwound.reason is None)
+            stack = NativeStack(
+                unwound.addresses,
+                unwound.reason is None,
+                evaluations=evaluations(event, unwound.stack_pointers),
+            )
             image.stacks[name] = stack
             self._unnamed.append((image, stack))
             self.cut += not stack.whole

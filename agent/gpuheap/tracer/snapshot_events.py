@@ -1,6 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Copies of stacks as the kernel side sends them, made to what the unwinder takes: as they would be without probes."""
 
+from itertools import pairwise
+
 from gpuheap.stacks.snapshot import Registers, Snapshot
 
 from .abi import PAGE_BYTES, SIGNAL_PAGES, SnapshotEvent
@@ -29,6 +31,21 @@ def snapshot_of(event: SnapshotEvent, memory: bytes) -> Snapshot:
         stack=stack,
         more=more,
     )
+
+
+def evaluations(event: SnapshotEvent, stack_pointers: tuple[int, ...]) -> tuple[int, ...] | None:
+    """Places of the frames that evaluate Python functions, counted from the root; None where that is not known.
+
+    `stack_pointers` are those of the frames from the innermost on.
+    """
+    if not event.all_entered:
+        return None
+    found = set()
+    for entry in event.entries[: event.entered]:
+        for number, (begin, end) in enumerate(pairwise((*stack_pointers, 0))):
+            if begin <= entry < end:
+                found.add(len(stack_pointers) - 1 - number)
+    return tuple(sorted(found))
 
 
 def _copy(event: SnapshotEvent, pages: bytes, address: int, end: int) -> tuple[int, bytes]:

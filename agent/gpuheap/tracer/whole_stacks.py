@@ -61,7 +61,7 @@ class WholeStacks:
         image, stack, _ = key
         runs = self._names.runs(image, stack)
         if runs is not None:
-            merged = merge(native.frames, runs, native_is_whole=native.whole)
+            merged = merge(native.frames, runs, native_is_whole=native.whole, evaluations=native.evaluations)
             if not merged.exact:
                 self._uncertain.add(key)
             return merged.frames

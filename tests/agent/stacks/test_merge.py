@@ -90,3 +90,16 @@ def test_the_reason_for_a_missing_python_stack_stands_where_python_would_begin()
     assert (
         names(in_place_of_evaluation(native("clone allocate"), reason)) == f"{reason.function} clone allocate"
     )
+
+
+def test_frames_without_names_are_in_their_places_where_these_are_known() -> None:
+    frames = native("_start python+0x10 builtin_map python+0x20 * ffi_call")
+    merged = merge(frames, [run("a"), run("b c")], evaluations=[1, 3])
+    assert names(merged.frames) == "_start a builtin_map b c * ffi_call"
+    assert merged.exact
+
+
+def test_places_that_are_known_do_not_fit_more_functions_than_there_are() -> None:
+    merged = merge(native("_start * map * ffi_call"), [run("a"), run("b")], evaluations=[1])
+    assert names(merged.frames) == "a b _start * map * ffi_call"
+    assert not merged.exact
