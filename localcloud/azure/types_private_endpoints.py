@@ -44,7 +44,12 @@ def _endpoint(asked: Asked) -> Json:
     # Whoever deploys owns all that is here, and who may approve need not ask.
     approved = {"status": "Approved", "description": "Auto-Approved", "actionsRequired": "None"}
     connections = [
-        {"provisioningState": "Succeeded", STATE: approved, **connection}
+        {
+            "id": f"{asked.id}/privateLinkServiceConnections/{connection.get('name')}",
+            "provisioningState": "Succeeded",
+            STATE: approved,
+            **connection,
+        }
         for connection in asked.inputs.get("privateLinkServiceConnections") or ()
     ]
     nic = (

@@ -7,7 +7,9 @@ import grpc
 import httpx
 import pytest
 from azure.core.credentials import TokenCredential
+from azure.mgmt.network.models import PrivateEndpoint
 
+from localcloud.azure import shapes
 from localcloud.azure.grafana import ADMIN
 from localcloud.azure.records import Json, Resource
 from localcloud.azure.server import Servers
@@ -114,6 +116,20 @@ def test_a_workspace_shows_who_leads_to_it(engine: Engine, workspace: tuple[str,
     (connection,) = shown.properties["properties"]["privateEndpointConnections"]
     assert connection["properties"]["privateEndpoint"]["id"] == id
     assert list(connection["properties"]["groupIds"]) == ["grafana"]
+
+
+def test_azures_own_client_reads_the_endpoint(
+    engine: Engine, workspace: tuple[str, Json], subnet: str, store: Store
+) -> None:
+    id, _ = engine.create(ENDPOINT, _endpoint(subnet))
+    stored = store.resource(id)
+    assert stored
+    read = PrivateEndpoint(shapes.arm_body(stored))
+    assert read.subnet and read.subnet.id == subnet
+    (connection,) = read.private_link_service_connections or []
+    assert connection.private_link_service_id == WORKSPACE_ID
+    state = connection.private_link_service_connection_state
+    assert state and state.status == "Approved"
 
 
 @pytest.mark.parametrize(
