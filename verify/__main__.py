@@ -33,10 +33,13 @@ def verify(
     print_rights: Annotated[
         Rights | None, typer.Option("--rights", help="Print the rights that verifying needs, and end.")
     ] = None,
+    subject: Annotated[
+        str, typer.Option("--for", help="With --rights kubernetes: who gets them, in Entra by object id.")
+    ] = rights.SUBJECT,
 ) -> None:
     """Walk the checks of Azure's GPU profiling procedure on a live stack."""
     if print_rights is not None:
-        typer.echo(rights.kubernetes() if print_rights is Rights.KUBERNETES else rights.azure())
+        typer.echo(rights.kubernetes(subject) if print_rights is Rights.KUBERNETES else rights.azure())
         return
     if stack is None:
         raise typer.BadParameter("name the stack, as in --stack prod")

@@ -12,6 +12,7 @@ from typing import Any, Final
 import yaml
 
 NAME: Final = "gpuheap-verify"
+SUBJECT: Final = "<object id of the identity>"
 DEVICE_PLUGINS: Final = "gpu-device-plugins"
 """The namespace of the stack's own device plugins, in whose pods drivers are asked."""
 
@@ -60,7 +61,7 @@ ACTIONS: Final = (
 """At Resource Manager, of the resources of the stack."""
 
 
-def kubernetes(subject: str = "<object id of the identity>") -> str:
+def kubernetes(subject: str = SUBJECT) -> str:
     """Roles and their bindings, as `kubectl apply -f -` takes them. On AKS with Entra a user's name, and that of a
     service principal, is its object id.
     """

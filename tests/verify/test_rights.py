@@ -199,6 +199,14 @@ def test_rights_are_printed_without_a_stack(kind: str, has: str) -> None:
     assert has in printed.stdout
 
 
+def test_rights_are_bound_to_whom_they_are_for() -> None:
+    app = typer.Typer()
+    app.command()(verify)
+    printed = typer.testing.CliRunner().invoke(app, ["--rights", "kubernetes", "--for", "somebody"])
+    bindings = [part for part in yaml.safe_load_all(printed.stdout) if part["kind"].endswith("Binding")]
+    assert [one["subjects"][0]["name"] for one in bindings] == ["somebody", "somebody"]
+
+
 @pytest.mark.parametrize("content", ["", "- a list", "kind: Config", "{"])
 def test_what_is_no_kubeconfig_is_said_to_be_none(
     content: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
