@@ -63,7 +63,7 @@ class Unwound:
     reason: Ended | None
     """None when the thread's root was reached."""
     stack_pointers: tuple[int, ...] = ()
-    """Of each frame: it reaches from there to that of its caller."""
+    """Of each frame: it reaches from there to the next one. There may be one more than frames, where the last ends."""
     guesses: int = 0
     """How many frames were found by looking for a return address, as the code before them does not describe itself."""
 

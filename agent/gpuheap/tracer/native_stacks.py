@@ -168,7 +168,7 @@ class NativeStacks:
             stack = NativeStack(
                 unwound.addresses,
                 unwound.reason is None,
-                evaluations=evaluations(event, unwound.stack_pointers),
+                evaluations=evaluations(event, unwound),
             )
             image.stacks[name] = stack
             self._unnamed.append((image, stack))

@@ -4,6 +4,7 @@
 from itertools import pairwise
 
 from gpuheap.stacks.snapshot import Registers, Snapshot
+from gpuheap.stacks.unwinder import Unwound
 
 from .abi import PAGE_BYTES, SIGNAL_PAGES, SnapshotEvent
 
@@ -33,19 +34,17 @@ def snapshot_of(event: SnapshotEvent, memory: bytes) -> Snapshot:
     )
 
 
-def evaluations(event: SnapshotEvent, stack_pointers: tuple[int, ...]) -> tuple[int, ...] | None:
-    """Places of the frames that evaluate Python functions, counted from the root; None where that is not known.
-
-    `stack_pointers` are those of the frames from the innermost on.
-    """
+def evaluations(event: SnapshotEvent, unwound: Unwound) -> tuple[int, ...] | None:
+    """Places of the frames that evaluate Python functions, counted from the root; None where that is not known."""
     if not event.all_entered:
         return None
-    found = set()
-    for entry in event.entries[: event.entered]:
-        for number, (begin, end) in enumerate(pairwise((*stack_pointers, 0))):
-            if begin <= entry < end:
-                found.add(len(stack_pointers) - 1 - number)
-    return tuple(sorted(found))
+    outermost = len(unwound.addresses) - 1
+    entries = event.entries[: event.entered]
+    reaches = pairwise(unwound.stack_pointers)
+    inwards = (
+        number for number, (begin, end) in enumerate(reaches) if any(begin <= one < end for one in entries)
+    )
+    return tuple(sorted(outermost - number for number in inwards))
 
 
 def _copy(event: SnapshotEvent, pages: bytes, address: int, end: int) -> tuple[int, bytes]:
