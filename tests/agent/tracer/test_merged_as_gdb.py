@@ -5,6 +5,7 @@ import json
 import os
 from collections.abc import Callable, Iterator
 from contextlib import suppress
+from functools import cache
 
 import pytest
 
@@ -58,29 +59,31 @@ def tracer(standin: StandIn, programs: Programs, seen_by_gdb: dict[str, Stacks])
 
 
 @pytest.fixture(scope="module")
-def traced(tracer: Tracer, programs: Programs, standin: StandIn) -> Callable[[str], Stacks]:
-    known: dict[str, Stacks] = {}
+def run(tracer: Tracer, programs: Programs, standin: StandIn) -> Callable[[str], Stacks]:
+    def run(name: str) -> Stacks:
+        try:
+            command, environment = programs.command(name)
+        except NotObtainable as reason:
+            pytest.skip(str(reason))
+        program = Program(tracer, list(command), standin, environment)
+        titles = {int(size): title for size, (title, _) in json.loads(program.line()).items()}
+        found = {
+            totals.allocated_bytes: (
+                titles.get(totals.allocated_bytes, "of no known size"),
+                list(map(entry, site.stack)),
+            )
+            for site, totals in of(tracer.read(), program.pid).items()
+        }
+        program.kill()
+        return found
 
-    def traced(name: str) -> Stacks:
-        if name not in known:
-            try:
-                command, environment = programs.command(name)
-            except NotObtainable as reason:
-                pytest.skip(str(reason))
-            program = Program(tracer, list(command), standin, environment)
-            titles = {int(size): title for size, (title, _) in json.loads(program.line()).items()}
-            sites = of(tracer.read(), program.pid).items()
-            known[name] = {
-                totals.allocated_bytes: (
-                    titles.get(totals.allocated_bytes, "of no known size"),
-                    list(map(entry, site.stack)),
-                )
-                for site, totals in sites
-            }
-            program.kill()
-        return known[name]
+    return run
 
-    return traced
+
+@pytest.fixture(scope="module")
+def traced(run: Callable[[str], Stacks]) -> Callable[[str], Stacks]:
+    """Each program once."""
+    return cache(run)
 
 
 def entry(frame: Frame) -> Entry:
@@ -112,3 +115,11 @@ def shown(entry: Entry, is_certain: bool) -> tuple[str, str, int | None]:
     if entry.line is not None:
         return entry.function, entry.file, entry.line
     return without_part(entry.function) if is_certain else "", os.path.realpath(entry.file), None
+
+
+@pytest.mark.parametrize("name", ["native", "3.13-pyenv"])
+def test_stacks_of_two_runs_are_the_same(
+    name: str, traced: Callable[[str], Stacks], run: Callable[[str], Stacks]
+) -> None:
+    """Wherever programs and libraries were loaded."""
+    assert run(name) == traced(name)
