@@ -7,6 +7,8 @@ from typing import Final
 
 from lightkube.resources.core_v1 import Node, Pod
 
+from components.gpu_vendors import AMD, NVIDIA
+
 from .model import CheckFailed, Live, NothingToCheck
 
 POOL_LABELS: Final = ("kubernetes.azure.com/agentpool", "agentpool", "karpenter.sh/nodepool")
@@ -30,19 +32,34 @@ VENDORS: Final = (
     Vendor(
         name="NVIDIA",
         taint="nvidia.com/gpu",
-        resources=("nvidia.com/gpu", "nvidia.com/mig-"),
-        # https://github.com/NVIDIA/k8s-device-plugin: the manifest's name, and the chart's.
+        resources=NVIDIA.prefixes,
+        # https://github.com/NVIDIA/k8s-device-plugin: the manifest's name, and the chart's; then this stack's.
         plugins=frozenset(
-            {"nvidia-device-plugin-ds", "nvidia-device-plugin", "nvidia-device-plugin-daemonset"}
+            {
+                "nvidia-device-plugin-ds",
+                "nvidia-device-plugin",
+                "nvidia-device-plugin-daemonset",
+                "nvidia-device-plugin-single",
+                "nvidia-device-plugin-mixed",
+            }
         ),
         driver_command=("nvidia-smi", "--query-gpu=driver_version", "--format=csv,noheader"),
     ),
     Vendor(
         name="AMD",
         taint="amd.com/gpu",
-        resources=("amd.com/gpu", "amd.com/cpx", "amd.com/dpx"),
-        # https://github.com/ROCm/k8s-device-plugin
-        plugins=frozenset({"amdgpu-dp-ds", "amd-gpu-device-plugin", "amdgpu-device-plugin"}),
+        resources=AMD.prefixes,
+        # https://github.com/ROCm/k8s-device-plugin; then this stack's.
+        plugins=frozenset(
+            {
+                "amdgpu-dp-ds",
+                "amd-gpu-device-plugin",
+                "amdgpu-device-plugin",
+                "amd-device-plugin",
+                "amd-device-plugin-single",
+                "amd-device-plugin-mixed",
+            }
+        ),
         driver_command=("amd-smi", "version"),
     ),
 )

@@ -15,6 +15,8 @@ from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.core_v1 import Node, Pod, Service
 from rich.console import Console
 
+from components.device_plugins import DevicePlugin, Nodes, Strategy
+from components.gpu_vendors import AMD, NVIDIA, GpuVendor
 from verify.checks import CHECKS, run
 from verify.model import Check, CheckFailed, Live, NothingToCheck, Outcome
 from verify.table import print_table, to_json
@@ -357,6 +359,19 @@ def test_a_node_without_gpus_and_without_a_plugin_is_not() -> None:
     cloud["nodes"]["gpu-0"]["status"]["allocatable"].clear()
     outcomes = _outcomes(cloud)
     assert outcomes["Device plugin runs on every GPU node"][0] is Outcome.FAILED
+
+
+@pytest.mark.parametrize("strategy", ["none", "single", "mixed"])
+@pytest.mark.parametrize("vendor", [NVIDIA, AMD], ids=lambda vendor: vendor.name)
+def test_the_stacks_own_plugins_are_known_whatever_their_strategy(
+    vendor: GpuVendor, strategy: Strategy
+) -> None:
+    nodes = Nodes(label="agentpool", values=("gpu",))
+    ours = DevicePlugin(vendor=vendor, strategy=strategy, image="image", nodes=nodes, taints=())
+    cloud = copy.deepcopy(CLOUD)
+    pod = cloud["pods"][f"{vendor.name}-x"]
+    pod["metadata"]["labels"] = {"app.kubernetes.io/name": ours.name}
+    assert _outcomes(cloud)["Device plugin runs on every GPU node"][0] is Outcome.PASSED
 
 
 def test_slices_of_a_gpu_are_counted() -> None:
