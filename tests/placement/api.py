@@ -110,7 +110,7 @@ def _collection(manifest: Mapping[str, Any]) -> str:
     group, _, version = manifest["apiVersion"].rpartition("/")
     root = f"/apis/{group}/{version}" if group else f"/api/{version}"
     kind = manifest["kind"].lower()
-    plural = f"{kind[:-1]}ies" if kind.endswith("y") else f"{kind}s"
+    plural = re.sub("ys$", "ies", re.sub("sss$", "sses", f"{kind}s"))
     namespace = manifest["metadata"].get("namespace")
     return f"{root}/namespaces/{namespace}/{plural}" if namespace else f"{root}/{plural}"
 

@@ -45,6 +45,7 @@ KINDS = {
     "kubernetes:core/v1:ResourceQuota": ("v1", "ResourceQuota"),
     "kubernetes:core/v1:ServiceAccount": ("v1", "ServiceAccount"),
     "kubernetes:networking.k8s.io/v1:NetworkPolicy": ("networking.k8s.io/v1", "NetworkPolicy"),
+    "kubernetes:scheduling.k8s.io/v1:PriorityClass": ("scheduling.k8s.io/v1", "PriorityClass"),
 }
 PLUGINS = (("nvidia", NVIDIA, ("nvidia", "cut")), ("amd", AMD, ("amd",)))
 
@@ -116,6 +117,7 @@ def manifests() -> list[dict[str, Any]]:
             gpus=SHARES,
             container_requests={"cpu": "100m"},
             container_limits={"memory": "1Gi"},
+            priority=1000,
         )
         Workspaces("workspaces", WorkspacesArgs(workspaces=[workspace], provider=provider, depends_on=[]))
 
@@ -270,6 +272,18 @@ def test_a_pod_without_numbers_gets_the_workspaces_defaults(cluster: Cluster) ->
         "requests": {"cpu": "100m", "memory": "1Gi"},
         "limits": {"memory": "1Gi"},
     }
+
+
+def test_a_pod_of_the_workspaces_priority_has_its_value(cluster: Cluster) -> None:
+    assert cluster.api.create(pod("urgent", namespace="research", priorityClassName="research")).accepted
+    assert cluster.api.get("/api/v1/namespaces/research/pods/urgent")["spec"]["priority"] == 1000
+
+
+def test_a_pod_of_the_workspaces_account_gets_no_token(cluster: Cluster) -> None:
+    assert cluster.api.create(pod("quiet", namespace="research", serviceAccountName="workload")).accepted
+    spec = cluster.api.get("/api/v1/namespaces/research/pods/quiet")["spec"]
+    assert "volumes" not in spec
+    assert "volumeMounts" not in spec["containers"][0]
 
 
 def test_a_privileged_pod_is_refused_by_the_workspaces_pod_security(cluster: Cluster) -> None:

@@ -32,7 +32,9 @@ class Place:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Town:
-    """A guarded workspace, another one, the cluster's DNS and scraper, a model store and the internet; all listen."""
+    """A guarded workspace, another one, the cluster's DNS and scraper, a model store, the internet, and what Azure
+    tells nodes under addresses of its own; all listen.
+    """
 
     cluster: NodeCluster
     guarded: str
@@ -44,6 +46,8 @@ class Town:
     scraper: Place
     store: Place
     internet: Place
+    metadata: Place
+    host_agent: Place
 
 
 @pytest.fixture(scope="module")
@@ -67,14 +71,15 @@ def town(node_cluster: NodeCluster) -> Iterator[Town]:
     # Else the kernel tells a sender that it is refused once a second at most.
     limit = "/proc/sys/net/ipv4/icmp_ratelimit"
     node_cluster.node.namespaces.run(["sh", "-c", f"echo 0 >{limit}"])
-    places["internet"] = at_public_address(node_cluster, places["internet"])
+    host = places.pop("internet")
+    outside = {name: at_address(node_cluster, host, address) for name, address in OUTSIDE.items()}
     with ExitStack() as stack:
-        for each in places.values():
+        for each in (*places.values(), host):
             for port in (WEB_PORT, METRICS_PORT, DNS_PORT):
                 stack.enter_context(serving(each.process, port, "TCP"))
             stack.enter_context(serving(each.process, DNS_PORT, "UDP"))
-        town = Town(cluster=node_cluster, guarded=guarded, store_namespace=store, **places)
-        everybody = [place for name, place in places.items() if name != "worker"]
+        town = Town(cluster=node_cluster, guarded=guarded, store_namespace=store, **places, **outside)
+        everybody = [place for name, place in (places | outside).items() if name != "worker"]
         assert all(town.worker.reaches(each) for each in everybody), "without a policy, each reaches each"
         assert town.stranger.reaches(town.worker)
         assert town.worker.reaches(town.dns, DNS_PORT, "UDP")
@@ -83,13 +88,22 @@ def town(node_cluster: NodeCluster) -> Iterator[Town]:
             node_cluster.kubernetes.delete(Pod, name, namespace="kube-system")
 
 
-def at_public_address(node_cluster: NodeCluster, place: Place) -> Place:
-    """The pod as a host of the internet: at an address of a range that is kept for documentation (RFC 5737)."""
-    public = "203.0.113.10"
-    node_cluster.node.namespaces.run(["ip", "route", "add", public, "via", place.address, "dev", "cni0"])
+OUTSIDE = {
+    # Of a range that is kept for documentation (RFC 5737).
+    "internet": "203.0.113.10",
+    # https://learn.microsoft.com/azure/virtual-machines/instance-metadata-service
+    "metadata": "169.254.169.254",
+    # https://learn.microsoft.com/azure/virtual-network/what-is-ip-address-168-63-129-16
+    "host_agent": "168.63.129.16",
+}
+
+
+def at_address(node_cluster: NodeCluster, place: Place, address: str) -> Place:
+    """The pod as a host outside of the cluster."""
+    node_cluster.node.namespaces.run(["ip", "route", "add", address, "via", place.address, "dev", "cni0"])
     enter = ["nsenter", f"--net=/proc/{place.process}/ns/net"]
-    node_cluster.node.namespaces.run([*enter, "ip", "addr", "add", f"{public}/32", "dev", "eth0"])
-    return Place(process=place.process, address=public)
+    node_cluster.node.namespaces.run([*enter, "ip", "addr", "add", f"{address}/32", "dev", "eth0"])
+    return Place(process=place.process, address=address)
 
 
 def place(node_cluster: NodeCluster, pod: Pod) -> Place:
@@ -129,7 +143,7 @@ def closed(town: Town) -> Town:
 
 
 def test_default_deny_lets_no_packet_in_or_out(closed: Town) -> None:
-    names = ("peer", "stranger", "dns", "scraper", "store", "internet")
+    names = ("peer", "stranger", "dns", "scraper", "store", *OUTSIDE)
     inwards = [name for name in names if getattr(closed, name).reaches(closed.worker)]
     outwards = [name for name in names if closed.worker.reaches(getattr(closed, name))]
     assert (inwards, outwards) == ([], [])
@@ -192,3 +206,8 @@ def test_a_hole_to_the_internet_is_none_to_the_clusters_own_networks(with_holes:
     assert with_holes.worker.reaches(with_holes.internet, WEB_PORT)
     assert not with_holes.worker.reaches(with_holes.internet, METRICS_PORT)
     assert not with_holes.worker.reaches(with_holes.stranger, WEB_PORT), "it is at a private address"
+
+
+@pytest.mark.parametrize("name", ["metadata", "host_agent"])
+def test_a_hole_to_the_internet_is_none_to_what_knows_the_nodes_identity(with_holes: Town, name: str) -> None:
+    assert not with_holes.worker.reaches(getattr(with_holes, name), WEB_PORT)
