@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """What `gpuheap agent` itself takes of a machine, at several rates of allocations: CPU and resident memory.
 
-The real command, with its default interval; pushes go to a server that takes everything, and its metrics are fetched
+The real command, with its default interval, with native stacks as by default; the program that allocates has real-time
+priority, so that it keeps its rate. Pushes go to a server that takes everything, and its metrics are fetched
 once an interval, as a collector would.
 """
 
@@ -61,6 +62,7 @@ def agent_cost(built: Built, interpreter: Path, effort: Effort = DEFAULT) -> Ite
         Worker(interpreter, built) as worker,
     ):
         worker.load({TRACED: built.drivers[TRACED]})
+        worker.go_first()
         for name, rate in effort.rates.items():
             _load(worker, rate, effort.settle_seconds)
             samples = [_sample(worker, pid, metrics, rate, effort.interval) for _ in range(effort.samples)]

@@ -5,7 +5,6 @@ The program begins with all of them at once, so copies of stacks compete for wha
 real-time priority: other work on the machine slows the agent and not the allocations.
 """
 
-import os
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -36,7 +35,7 @@ def _measured(built: Built, interpreter: Path, seconds: float) -> Iterator[Figur
     with tracing(built, native_stacks=True) as tracer, Worker(interpreter, built, tracer.poll) as worker:
         worker.load({name: built.drivers[name] for name in (PLAIN, TRACED)})
         wait_until_probed(worker, [TRACED])
-        os.sched_setscheduler(worker.pid, os.SCHED_FIFO, os.sched_param(1))
+        worker.go_first()
         before = tracer.read()
         request = {"do": "mix", "driver": TRACED, "depth": DEPTH, "rate": RATE, "seconds": seconds}
         answer = worker.ask({**request, "stacks": STACKS})

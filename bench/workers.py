@@ -57,6 +57,10 @@ class Worker:
         self._process.kill()
         self._process.communicate()
 
+    def go_first(self) -> None:
+        """Real-time priority: other work on the machine does not slow it."""
+        os.sched_setscheduler(self.pid, os.SCHED_FIFO, os.sched_param(1))
+
     def load(self, drivers: dict[str, Path]) -> None:
         self.ask({"do": "load", "drivers": {name: str(path) for name, path in drivers.items()}})
 
