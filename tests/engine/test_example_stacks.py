@@ -23,6 +23,7 @@ from localcloud.azure.store import Store
 from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
 from localcloud.kube.watching import client
+from tests.engine.verifying import verified
 
 pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.engine, pytest.mark.cluster]
 
@@ -203,11 +204,6 @@ def test_a_waiting_pod_gets_a_node_of_its_pool_and_the_agent_follows(
 
 
 @prod
-def test_prod_does_not_drift(engine: Engine) -> None:
-    engine.refresh(expect_no_changes=True)
-
-
-@prod
 def test_a_higher_bound_changes_the_node_pool_in_place(engine: Engine, config: Path) -> None:
     def more(values: Any) -> None:
         values["gpuheap:gpuPools"][0]["autoscale"]["max"] = 6
@@ -276,14 +272,26 @@ def test_its_pods_reach_their_blobs_by_the_identity_of_their_service_account(
 
 @prod
 def test_a_private_grafana_is_reached_by_its_endpoint_and_shows_pyroscope(
-    engine: Engine, store: Store
+    engine: Engine, store: Store, local_cloud: LocalCloud
 ) -> None:
     (workspace,) = store.resources(token="azure-native:dashboard:Grafana")
     assert workspace.outputs["properties"]["publicNetworkAccess"] == "Disabled"
     (endpoint,) = store.resources(token="azure-native:network:PrivateEndpoint")
-    assert engine.outputs()["grafanaPrivateEndpointId"] == endpoint.id
     (link,) = store.resources(token="azure-native:privatedns:VirtualNetworkLink")
     assert endpoint.inputs["subnet"]["id"].startswith(link.inputs["virtualNetwork"]["id"] + "/subnets/")
+    _, rows = verified(local_cloud, "prod")
+    for check in (
+        "Pyroscope runs",
+        "Pyroscope answers to its name in the cluster",
+        "Grafana reaches Pyroscope",
+        "A private endpoint leads to Grafana",
+        "Dashboard's address answers",
+    ):
+        assert rows[check]["outcome"] == "passed", rows[check]
+
+
+@prod
+def test_prod_does_not_drift(engine: Engine) -> None:
     engine.refresh(expect_no_changes=True)
 
 

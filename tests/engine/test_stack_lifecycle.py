@@ -5,8 +5,6 @@ The tests of this file share one deployment and run in the order in which they s
 """
 
 import json
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +19,7 @@ from localcloud.azure.store import Store
 from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
 from localcloud.kube.watching import client
+from tests.engine.verifying import verified
 
 pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.engine, pytest.mark.cluster]
 
@@ -77,7 +76,7 @@ def test_a_second_up_changes_nothing(engine: Engine) -> None:
 
 
 def test_verify_finds_nothing_wrong_with_what_up_has_made(engine: Engine, local_cloud: LocalCloud) -> None:
-    code, rows = verified(local_cloud)
+    code, rows = verified(local_cloud, "dev")
     outcomes = {check: row["outcome"] for check, row in rows.items() if row["outcome"] != "passed"}
     assert outcomes == {
         "GPU driver answers in every pool": "skipped",  # no container runs here
@@ -104,7 +103,7 @@ def test_verify_names_each_thing_that_is_broken_and_the_way_out(
         Fault(method="GET", path=f"/privateLinkServices/{name}$", status=403, code="AuthorizationFailed")
     )
     try:
-        code, rows = verified(local_cloud)
+        code, rows = verified(local_cloud, "dev")
     finally:
         store.put_grafana_object(dashboard, actor="test")
         offer(kubernetes, gpu_nodes, "1")
@@ -124,20 +123,6 @@ def test_verify_names_each_thing_that_is_broken_and_the_way_out(
 def offer(kubernetes: Client, nodes: list[str], gpus: str) -> None:
     for node in nodes:
         kubernetes.patch(Node.Status, node, {"status": {"allocatable": {"nvidia.com/gpu": gpus}}})
-
-
-def verified(cloud: LocalCloud) -> tuple[int, dict[str, Any]]:
-    """What `python -m verify` answers, as a user runs it: its exit code, and its results by check."""
-    done = subprocess.run(
-        [sys.executable, "-m", "verify", "--stack", "dev", "--json"],
-        cwd=CHECKOUT,
-        env=cloud.environment(),
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.stdout, done.stderr
-    return done.returncode, {row["check"]: row for row in json.loads(done.stdout)}
 
 
 def test_refresh_finds_no_drift_and_the_policy_pack_nothing_to_refuse(engine: Engine) -> None:
