@@ -14,6 +14,7 @@ from typing import Any, Final, Literal
 import pulumi
 import pulumi_kubernetes as kubernetes
 
+from .azure.leftover import PrivateLinkServiceRemoval
 from .pyroscope_access import Pods, network_policy
 
 RELEASE_NAME: Final = "pyroscope"
@@ -39,6 +40,7 @@ class PyroscopeArgs:
     profilers: Sequence[Pods]
     private_link_ranges: Sequence[str]
     private_link_service_name: str
+    private_link_service_id: pulumi.Input[str]
     private_link_resource_group_name: pulumi.Input[str]
     private_link_subnet_name: str | None
     provider: kubernetes.Provider
@@ -102,6 +104,11 @@ class Pyroscope(pulumi.ComponentResource):
         )
 
     def _private_link_service(self, name: str, args: PyroscopeArgs) -> kubernetes.core.v1.Service:
+        removal = PrivateLinkServiceRemoval(
+            f"{name}-private-link-removal",
+            private_link_service_id=args.private_link_service_id,
+            opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
+        )
         return kubernetes.core.v1.Service(
             f"{name}-private-link",
             metadata=kubernetes.meta.v1.ObjectMetaArgs(
@@ -121,7 +128,7 @@ class Pyroscope(pulumi.ComponentResource):
                 provider=args.provider,
                 # Deleted first, while cloud controller and cluster still run: they take the Private Link
                 # Service away.
-                depends_on=[self.release],
+                depends_on=[self.release, removal],
                 custom_timeouts=PATIENCE,
             ),
         )

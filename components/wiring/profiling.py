@@ -24,7 +24,7 @@ from components.settings.agent import AgentBuild
 
 from .cluster import private_link_ranges, private_link_subnet_name
 from .place import Place
-from .private_link import service_name
+from .private_link import private_link_service, service_name
 
 PYROSCOPE_NAMESPACE: Final = "pyroscope"
 """Where Pyroscope is without the extension. With it, it must be in the extension's namespace, to which that pushes."""
@@ -76,6 +76,7 @@ def pyroscope(
             profilers=_pushing(config),
             private_link_ranges=private_link_ranges(config),
             private_link_service_name=service_name(config),
+            private_link_service_id=private_link_service(config, place),
             private_link_resource_group_name=place.resource_group_name,
             private_link_subnet_name=private_link_subnet_name(config),
             provider=cluster.provider,

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Azure Resource Manager over HTTPS, as far as programs call it beside the provider.
 
-They read anything, decide about private endpoint connections, and make, remove and refresh Grafana's private endpoints.
+They read anything, decide about private endpoint connections, remove Private Link Services, and make, remove and
+refresh Grafana's private endpoints.
 """
 
 import threading
@@ -26,6 +27,7 @@ from localcloud.azure.types_grafana import WORKSPACE
 ACTOR: Final = "arm"
 AUDIENCES: Final = frozenset({"https://management.azure.com", "https://management.core.windows.net"})
 CONNECTION_SEGMENT: Final = f"/{private_link.CONNECTIONS}/".lower()
+SERVICE_SEGMENT: Final = "/microsoft.network/privatelinkservices/"
 POLLS: Final = 1
 """How often an operation is asked for before it is done."""
 
@@ -95,6 +97,8 @@ class ResourceManagerApi:
             case "DELETE" if arm_endpoints.is_endpoint(path):
                 arm_endpoints.delete(self._store, path, actor=ACTOR)
                 return Response(status_code=204)
+            case "DELETE" if SERVICE_SEGMENT in path.lower():
+                return self._remove_service(path)
             case "POST" if path.lower().endswith("/refreshmanagedprivateendpoints"):
                 return self._refresh(request, path.rpartition("/")[0])
         raise AzureError(501, "NotSimulated", f"{request.method} {path} is not simulated by the local cloud.")
@@ -116,6 +120,16 @@ class ResourceManagerApi:
             ]
             return JSONResponse({"value": [self._body(one) for one in inside]})
         raise not_found(path)
+
+    def _remove_service(self, path: str) -> Response:
+        service = self._store.resource(path)
+        if service is None:
+            return Response(status_code=204)
+        known = knowledge_of(service.token)
+        assert known is not None
+        known.deletable(service, self._store)
+        self._store.delete_resource(path, actor=ACTOR)
+        return Response(status_code=200)
 
     def _body(self, resource: Resource) -> Json:
         known = knowledge_of(resource.token)

@@ -81,6 +81,8 @@ def _in_cluster(what: str) -> Effect:
         try:
             getattr(cluster_effects, what)(resource, place)
         except (ApiError, httpx2.HTTPError) as error:
+            if what.startswith("remove_") and isinstance(error, httpx2.TransportError):
+                return  # a cluster that does not answer any more goes with all that is in it
             raise EffectFailed(f"{resource.id}: the local cluster answered: {error}") from error
 
     return effect

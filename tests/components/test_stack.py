@@ -33,6 +33,13 @@ def test_what_the_cloud_controller_uses_outlives_the_load_balancer(dev: Recordin
     assert needed in dev.outlived_by("pyroscope-private-link")
 
 
+def test_what_a_silent_cluster_leaves_is_removed_in_between_the_service_and_the_cluster(
+    dev: Recording,
+) -> None:
+    assert "pyroscope-private-link-removal" in dev.outlived_by("pyroscope-private-link")
+    assert {"cluster", "network-private-link"} <= set(dev.outlived_by("pyroscope-private-link-removal"))
+
+
 @pytest.mark.parametrize("content", ["dashboard", "pyroscope", "prometheus"])
 def test_the_right_to_write_to_grafana_outlives_what_was_written(dev: Recording, content: str) -> None:
     assert "grafana-administrator" in dev.outlived_by(f"grafana-content-{content}")

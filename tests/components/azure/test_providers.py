@@ -19,6 +19,7 @@ from pulumi.runtime.proto import provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
 from components.azure import published
+from components.azure.leftover import PrivateLinkServiceRemovalProvider
 from components.azure.more_content import GrafanaFolderProvider, PublishedDashboardProvider
 from components.azure.providers import (
     GrafanaDashboardProvider,
@@ -161,6 +162,22 @@ def test_an_endpoint_that_is_not_known_yet_replaces_the_approval(plugin: Plugin,
     unknown = {**approval, "managedPrivateEndpointId": UNKNOWN}
     answer = plugin.diff(provider, ENDPOINT_ID, state, unknown)
     assert list(answer.replaces) == ["managedPrivateEndpointId"]
+
+
+def test_a_private_link_service_that_nobody_else_removes_goes_with_its_connections(
+    plugin: Plugin, approval: Values, store: Store
+) -> None:
+    provider, inputs = PrivateLinkServiceRemovalProvider(), {"privateLinkServiceId": SERVICE_ID}
+    service = store.resource(SERVICE_ID)
+    assert service and service.outputs["privateEndpointConnections"], "Azure refuses to remove such a one"
+    id, state = plugin.create(provider, inputs)
+    assert plugin.diff(provider, id, state, inputs).changes == NONE
+    assert list(plugin.diff(provider, id, state, {"privateLinkServiceId": f"{SERVICE_ID}2"}).replaces) == [
+        "privateLinkServiceId"
+    ]
+    for _ in range(2):
+        plugin.delete(id, state)
+        assert store.resource(SERVICE_ID) is None
 
 
 def test_a_data_source_lives_from_creation_to_deletion(plugin: Plugin, source: Values, store: Store) -> None:
