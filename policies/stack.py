@@ -18,8 +18,11 @@ TAGGED: Final = (
     "dashboard:Grafana",
     "managedidentity:UserAssignedIdentity",
     "monitor:AzureMonitorWorkspace",
+    "network:PrivateEndpoint",
     "network:VirtualNetwork",
+    "privatedns:PrivateZone",
     "resources:ResourceGroup",
+    "storage:StorageAccount",
 )
 """Types of azure-native whose instances cost money or hold rights, and have tags."""
 

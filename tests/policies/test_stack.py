@@ -100,6 +100,8 @@ def test_missing_tags_are_named() -> None:
     inputs = {"tags": {"environment": "dev", "owner": ""}}
     (problem,) = missing_tags(CLUSTER, inputs, required=["project", "environment", "owner"])
     assert problem == "these tags are missing: project, owner. Set them in gpuheap:tags"
+    for kind in ("network:PrivateEndpoint", "privatedns:PrivateZone", "storage:StorageAccount"):
+        assert list(missing_tags(f"azure-native:{kind}", {}, required=["project"])), "it costs money"
     assert not list(missing_tags("azure-native:network:Subnet", {}, required=["project"])), "it has none"
 
 
