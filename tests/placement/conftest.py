@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 import pulumi_kubernetes as kubernetes
 import pytest
 
-from components.gpu_vendors import GPU_VENDORS
+from components.gpu_vendors import GPU_VENDORS, Taint
 from components.placement import Action, Placement, PlacementArgs
 from components.placement_rules import Owner
 from localcloud.kube.control_plane import ControlPlane
@@ -24,7 +24,7 @@ from tests.components.recorder import record
 from tests.placement import objects
 from tests.placement.api import Api
 
-EXEMPT = ("platform", "warned", "audited")
+EXEMPT = ("platform", "warned", "audited", "shared")
 NAMESPACES = ("work", "gpuheap", "gadget", "gatekeeper-system", "kube-system-tools", *EXEMPT)
 AUDIT_POLICY: dict[str, Any] = {
     "apiVersion": "audit.k8s.io/v1",
@@ -47,12 +47,14 @@ def wait_for(what: str, look: Callable[[], Found | None], seconds: float = 60) -
     return found
 
 
-def declared(action: Action = "Deny", owners: Sequence[Owner] = ()) -> list[dict[str, Any]]:
-    """The manifests that the component declares."""
+def declared(
+    action: Action = "Deny", owners: Sequence[Owner] = (), taint: Taint | None = None
+) -> list[dict[str, Any]]:
+    """The manifests that the component declares; with `taint` the nodes of all vendors have the same."""
 
     def program() -> None:
         args = PlacementArgs(
-            taints={vendor: vendor.taint for vendor in GPU_VENDORS},
+            taints={vendor: taint or vendor.taint for vendor in GPU_VENDORS},
             provider=kubernetes.Provider("cluster"),
             depends_on=[],
             action=action,

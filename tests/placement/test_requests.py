@@ -8,9 +8,10 @@ from typing import Any
 
 import pytest
 
+from components.gpu_vendors import GPU_VENDORS, Taint
 from components.placement import Action
 from tests.placement.api import Answer, Api
-from tests.placement.conftest import Guarded, declared, wait_for
+from tests.placement.conftest import BINDING, Guarded, declared, wait_for
 from tests.placement.objects import GPU, TOLERATION, container, pod, training_job
 
 pytestmark = pytest.mark.cluster
@@ -134,11 +135,15 @@ def test_each_pod_spec_in_a_list_is_held_to_the_rules(api: Api) -> None:
 def bind(api: Api, action: Action, namespace: str) -> None:
     """The policies with another action for one namespace."""
     for manifest in declared(action=action):
-        if manifest["kind"] == "ValidatingAdmissionPolicyBinding":
-            name = {"kubernetes.io/metadata.name": namespace}
-            spec = {**manifest["spec"], "matchResources": {"namespaceSelector": {"matchLabels": name}}}
+        if manifest["kind"] == BINDING:
             metadata = {"name": f"{manifest['metadata']['name']}-{action.lower()}"}
-            assert api.create({**manifest, "metadata": metadata, "spec": spec}).accepted
+            assert api.create({**only_in(namespace, manifest), "metadata": metadata}).accepted
+
+
+def only_in(namespace: str, binding: Mapping[str, Any]) -> dict[str, Any]:
+    name = {"kubernetes.io/metadata.name": namespace}
+    spec = {**binding["spec"], "matchResources": {"namespaceSelector": {"matchLabels": name}}}
+    return {**binding, "spec": spec}
 
 
 def test_a_warning_says_the_same_and_lets_the_object_in(api: Api) -> None:
@@ -176,3 +181,40 @@ def audited(guarded: Guarded, manifest: Mapping[str, Any]) -> list[dict[str, Any
     assert newest["verb"] == "create"
     found: list[dict[str, Any]] = json.loads(newest.get("annotations", {}).get(FAILURE, "[]"))
     return found
+
+
+SHARED = Taint(key="sku", value="gpu")
+"""That of AKS's older documents, which does not tell vendors apart."""
+
+
+@pytest.fixture(scope="module")
+def shared(api: Api) -> Api:
+    """With policies of their own for the namespace `shared`, where the nodes of both vendors have one taint."""
+    for manifest in declared(taint=SHARED):
+        own = {**manifest, "metadata": {"name": f"{manifest['metadata']['name']}-shared"}}
+        if manifest["kind"] == BINDING:
+            policy = f"{manifest['spec']['policyName']}-shared"
+            own = only_in("shared", {**own, "spec": {**manifest["spec"], "policyName": policy}})
+        assert api.create(own).accepted
+    for vendor in GPU_VENDORS:
+        asks = pod("asks", namespace="shared", containers=[container("c", {"limits": {vendor.whole: 1}})])
+        wait_for("the policies are in force", partial(refused, api, asks))
+    return api
+
+
+def refused(api: Api, manifest: Mapping[str, Any]) -> bool:
+    return not api.create(manifest, dry_run=True).accepted
+
+
+@pytest.mark.parametrize("resource", ["nvidia.com/gpu", "nvidia.com/mig-1g.10gb", "amd.com/gpu"])
+def test_a_taint_of_both_vendors_is_tolerated_for_the_gpus_of_either(shared: Api, resource: str) -> None:
+    asking = [container("train", {"limits": {resource: 1}})]
+    sku = {"key": "sku", "operator": "Equal", "value": "gpu", "effect": "NoSchedule"}
+    answer = shared.create(
+        pod("good", namespace="shared", containers=asking, tolerations=[sku]), dry_run=True
+    )
+    assert answer.accepted, answer.message
+    # Also where ExtendedResourceToleration adds a toleration: it adds that of another taint.
+    answer = shared.create(pod("bad", namespace="shared", containers=asking), dry_run=True)
+    assert "does not tolerate the taint sku=gpu:NoSchedule" in answer.message
+    assert "Add to spec: tolerations: [{key: sku, operator: Exists, effect: NoSchedule}]" in answer.message
