@@ -70,9 +70,10 @@ class Engine:
         """What `pulumi preview --diff` prints."""
         return self._change("preview", "--diff", "--color", "never")
 
-    def preview_text(self, *, policy_pack: Path) -> str:
+    def preview_text(self, *, policy_pack: Path, policy_config: Path | None = None) -> str:
         """What `pulumi preview` prints. Raises EngineFailed for what a mandatory policy of the pack refuses."""
-        return self._change("preview", "--color", "never", "--policy-pack", str(policy_pack))
+        flags = ["--policy-pack-config", str(policy_config)] if policy_config else []
+        return self._change("preview", "--color", "never", "--policy-pack", str(policy_pack), *flags)
 
     def outputs(self, *, show_secrets: bool = False) -> dict[str, Any]:
         secrets = ["--show-secrets"] if show_secrets else []

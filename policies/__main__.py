@@ -20,7 +20,12 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 from policies import placement, stack
 
-NAMES: Final = PolicyConfigSchema(properties={"names": {"type": "array", "items": {"type": "string"}}})
+LIST: Final = {"type": "array", "items": {"type": "string"}}
+TEXT: Final = {"type": "string"}
+NAMES: Final = PolicyConfigSchema(properties={"names": LIST})
+PLACEMENT: Final = PolicyConfigSchema(
+    properties={"names": LIST, "taints": {"type": "object", "properties": {"nvidia": TEXT, "amd": TEXT}}}
+)
 REQUIRED_TAGS: Final = ("project", "environment")
 
 
@@ -51,9 +56,15 @@ PolicyPack(
     policies=[
         policy(
             "gpu-placement",
-            "Pods go to GPU nodes if and only if they ask for a GPU. Config `names`: namespaces that are spared.",
-            lambda args: placement.problems(args.resource_type, args.props, exempt=names(args, ())),
-            NAMES,
+            "Pods go to GPU nodes if and only if they ask for a GPU. Config `names`: namespaces that are spared; "
+            "`taints`: those of GPU nodes, by vendor.",
+            lambda args: placement.problems(
+                args.resource_type,
+                args.props,
+                exempt=names(args, ()),
+                vendors=placement.vendors_with(args.get_config().get("taints") or {}),
+            ),
+            PLACEMENT,
         ),
         policy(
             "no-public-pyroscope",

@@ -6,12 +6,13 @@ ExtendedResourceToleration: a pod must hold its toleration itself.
 """
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from components.gpu_vendors import GPU_VENDORS, GpuVendor, Taint
 from components.placement import exempt_namespaces
 from components.placement_rules import CRON_TEMPLATE, OWNERS
+from components.settings.placement import TAINT
 
 PATHS: Final = {owner.kind: owner.pod_specs[0] for owner in OWNERS}
 CRON_JOB: Final = "CronJob"
@@ -64,6 +65,23 @@ class PodSpec:
         )
 
 
+def vendors_with(taints: Mapping[str, str]) -> list[GpuVendor]:
+    """The vendors, with other taints of their nodes, by name, in the form `key=value:effect`. Raises ValueError."""
+    if unknown := taints.keys() - {vendor.name for vendor in GPU_VENDORS}:
+        raise ValueError(f"taints: {', '.join(sorted(unknown))} is no vendor; nvidia and amd are")
+    return [
+        replace(vendor, taint=_taint(taints[vendor.name])) if vendor.name in taints else vendor
+        for vendor in GPU_VENDORS
+    ]
+
+
+def _taint(text: str) -> Taint:
+    parts = TAINT.fullmatch(text)
+    if parts is None:
+        raise ValueError(f"taints: {text!r} is no taint that keeps pods away; write key=value:NoSchedule")
+    return Taint(key=parts["key"], value=parts["value"] or "", effect=parts["effect"])
+
+
 def problems(
     resource_type: str,
     inputs: Mapping[str, Any],
@@ -105,7 +123,9 @@ def _problems(kind: str, pod: PodSpec, vendors: Sequence[GpuVendor]) -> Iterator
                 f"{_containers(asking)} asks for a GPU but the pod does not tolerate the taint {taint} of the "
                 f"GPU nodes, where alone it could run. Add to {where}: tolerations: [{_toleration(taint)}]"
             )
-        if not serves_nodes and not asking and pod.tolerates(taint):
+        # Where vendors share a taint, it is tolerated for the GPUs of any of them.
+        entitled = any(pod.asking(each) for each in vendors if each.taint.key == taint.key)
+        if not serves_nodes and not entitled and pod.tolerates(taint):
             zero = " (a quantity of 0 is no GPU)" if pod.asks_for_nothing(vendor) else ""
             yield (
                 f"the pod tolerates the taint {taint} of the GPU nodes but no container asks for one: "

@@ -3,7 +3,7 @@
 
 import pytest
 
-from policies.placement import problems
+from policies.placement import problems, vendors_with
 from tests.components.recorder import Recording
 from tests.placement.cases import Case, cases
 
@@ -38,3 +38,22 @@ def test_an_owner_without_a_pod_template_is_left_to_the_api_server() -> None:
 def test_the_stack_keeps_the_rules(dev: Recording) -> None:
     for resource in dev.resources.values():
         assert not list(problems(resource.type, resource.inputs)), resource.name
+
+
+def test_nodes_may_have_another_taint_and_vendors_the_same() -> None:
+    vendors = vendors_with({"nvidia": "sku=gpu:NoSchedule", "amd": "sku=gpu:NoSchedule"})
+
+    def found(resource: str, key: str) -> list[str]:
+        container = {"name": "train", "resources": {"limits": {resource: 1}}}
+        spec = {"containers": [container], "tolerations": [{"key": key, "operator": "Exists"}]}
+        return list(problems("kubernetes:core/v1:Pod", {"spec": spec}, vendors=vendors))
+
+    assert [found(resource, "sku") for resource in ("nvidia.com/gpu", "amd.com/gpu")] == [[], []]
+    (problem,) = found("nvidia.com/gpu", "nvidia.com/gpu")
+    assert "does not tolerate the taint sku=gpu:NoSchedule" in problem
+
+
+@pytest.mark.parametrize("taints", [{"intel": "a=b:NoSchedule"}, {"amd": "sku"}])
+def test_a_taint_that_cannot_be_one_is_refused(taints: dict[str, str]) -> None:
+    with pytest.raises(ValueError, match=r"^taints: "):
+        vendors_with(taints)

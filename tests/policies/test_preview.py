@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The pack in a real preview of a program that breaks each rule. That the stack passes is shown in tests/engine."""
 
+import json
 import re
 from pathlib import Path
 
@@ -51,8 +52,10 @@ def test_each_rule_is_told_at_the_preview(local_cloud: LocalCloud, tmp_path: Pat
     (tmp_path / "Pulumi.yaml").write_text(f"name: broken\nruntime: {{name: python, options: {options}}}\n")
     engine = Engine(cloud=local_cloud, stack="broken", directory=tmp_path)
     engine.create()
+    policy_config = tmp_path / "policies.json"
+    policy_config.write_text(json.dumps({"gpu-placement": {"taints": {"nvidia": "sku=gpu:NoSchedule"}}}))
     with pytest.raises(EngineFailed) as refusal:
-        engine.preview_text(policy_pack=CHECKOUT / "policies")
+        engine.preview_text(policy_pack=CHECKOUT / "policies", policy_config=policy_config)
     said = str(refusal.value)
     assert set(VIOLATION.findall(said)) == REFUSALS, said
-    assert "Add to spec.template.spec: tolerations: [{key: nvidia.com/gpu, operator: Exists" in said
+    assert "Add to spec.template.spec: tolerations: [{key: sku, operator: Exists" in said
