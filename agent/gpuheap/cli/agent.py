@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """`gpuheap agent`: the service on a node."""
 
-import signal
+import dataclasses
+import json
+import os
 import socket
-import threading
-from typing import Annotated
+import sys
+from pathlib import Path
+from typing import Annotated, NoReturn
 
 import typer
 
 from gpuheap import contract
 from gpuheap.node import settings as names
-from gpuheap.node.log import set_up
 from gpuheap.node.settings import AgentSettings
 from gpuheap.stacks.display import Detail
 
@@ -57,9 +59,6 @@ def command(
 
     Ends with SIGTERM or Ctrl-C, after a last push.
     """
-    from gpuheap.node.open_files import allow_many_open_files
-    from gpuheap.node.run import run  # what it imports, the other commands do not need
-
     settings = AgentSettings.checked(
         pyroscope_url=pyroscope_url,
         interval_seconds=interval,
@@ -69,9 +68,15 @@ def command(
         live_allocations=live_allocations,
         frames=frames,
     )
-    set_up()
-    allow_many_open_files()
-    stop = threading.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, lambda *_: stop.set())
-    run(settings, stop)
+    _become_the_service(settings)
+
+
+def _become_the_service(settings: AgentSettings) -> NoReturn:
+    """With the same pid, and without the memory of what reads a command line: see gpuheap/node/__main__.py."""
+    package = str(Path(__file__).resolve().parents[2])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    os.execve(  # noqa: S606 - this very interpreter, and no shell
+        sys.executable,
+        [sys.executable, "-P", "-m", "gpuheap.node", json.dumps(dataclasses.asdict(settings))],
+        {**os.environ, "PYTHONPATH": os.pathsep.join(paths)},
+    )
