@@ -60,8 +60,18 @@ def main() -> int:
         declared_agent.NotDeclared,
         declared_agent.NotReady,
     ) as error:
-        console.print(f"\n[bold red]error[/] {error}", soft_wrap=True)
+        console.print("\n[bold red]error[/]", end=" ")
+        console.print(diagnosis(str(error)), markup=False, soft_wrap=True)
         return 1
+
+
+def diagnosis(error: str) -> str:
+    """Of what a failed engine printed, the part that says why; of other errors, all."""
+    command, _, printed = error.partition("\n")
+    _, found, rest = printed.partition("\nDiagnostics:\n")
+    if not found:
+        return error
+    return f"{command}\n{re.split(r'^(?:Outputs|Resources):$', rest, flags=re.MULTILINE)[0].rstrip()}"
 
 
 def _demo(console: Console, folder: Path) -> int:
