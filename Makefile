@@ -15,6 +15,9 @@ STACK ?= dev
 OPTIONS ?=
 # How many tests run side by side. Those that trace do not: each sees the whole machine.
 LANES ?= 2
+# Of `make test-failures`: which stacks, and which of the ways' turns (tests/engine/failures.py).
+STACKS ?= dev staging prod
+TURNS ?= 0 1 2 3 4 5 6 7 8
 
 VENV := .venv/bin
 DEPENDENCIES := .venv/dependencies
@@ -22,10 +25,10 @@ BPF_OBJECT := agent/gpuheap/tracer/gpuheap.bpf.o
 BPF_ARCHITECTURE := $(subst x86_64,x86,$(subst aarch64,arm64,$(shell uname -m)))
 C_FILES = $(shell find bench bpf tests -name '*.[ch]')
 
-.PHONY: help setup bpf demo verify up down check test test-torch bench format clean
+.PHONY: help setup bpf demo verify up down check test test-failures test-torch bench format clean
 
 help: ## list the targets
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-10s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / { printf "%-13s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 setup: ## find or build all that is needed (the first time builds for half an hour; once for each user)
 	@$(PYTHON) -m localcloud.toolchain
@@ -63,6 +66,12 @@ check: setup ## formatter, linter and type checker
 
 test: check ## check, and every test that this machine can run; says what it skips, and why
 	@$(VENV)/pytest -n $(LANES) $(PYTEST)
+
+test-failures: setup ## every creation of the example stacks fails in every way (hours; `make test` has one turn of one stack)
+	@for stack in $(STACKS); do for turn in $(TURNS); do \
+		echo "$$stack, turn $$turn"; \
+		GPUHEAP_FAILURES_STACK=$$stack GPUHEAP_FAILURES_TURN=$$turn $(VENV)/pytest -q tests/engine/test_failures.py || exit 1; \
+	done; done
 
 test-torch: setup ## install PyTorch into the cache (550 MB, once), and its tests; from then on `make test` has them, too
 	@$(VENV)/python -m tests.torch.installation

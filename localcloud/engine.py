@@ -18,11 +18,22 @@ from localcloud.cloud import LocalCloud
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
 
 _PULUMI: Final = ("pulumi", "--non-interactive")
+_UP: Final = ("up", "--yes", "--skip-preview")
+_DESTROY: Final = ("destroy", "--yes", "--skip-preview")
 _ASKED_EVERY_SECONDS: Final = 0.2
 
 
 class EngineFailed(Exception):
     """A `pulumi` command ended with an error; the text holds the command and all that it printed."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Ended:
+    """How a command came to its end, and what it had printed until then."""
+
+    killed: bool
+    failed: bool
+    printed: str
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -46,15 +57,19 @@ class Engine:
             self._run("stack", "init", self.stack)
 
     def up(self) -> str:
-        return self._change("up", "--yes", "--skip-preview")
+        return self._change(*_UP)
 
     def refresh(self, *, expect_no_changes: bool = False) -> str:
         """Raises EngineFailed for an unexpected change."""
         flags = ["--expect-no-changes"] if expect_no_changes else []
         return self._change("refresh", "--yes", "--skip-preview", *flags)
 
+    def refresh_preview(self) -> str:
+        """What a refresh would change, as `pulumi refresh --preview-only` prints it; the state stays as it is."""
+        return self._change("refresh", "--preview-only", "--color", "never")
+
     def destroy(self) -> str:
-        return self._change("destroy", "--yes", "--skip-preview")
+        return self._change(*_DESTROY)
 
     def preview(self, *, expect_no_changes: bool = False, policy_pack: Path | None = None) -> dict[str, Any]:
         """The plan as `pulumi preview --json` gives it.
@@ -87,15 +102,19 @@ class Engine:
         state: dict[str, Any] = json.loads(self._run("stack", "export", "--stack", self.stack))
         return state
 
-    def up_killed_when(self, due: Callable[[], bool]) -> str | None:
-        """`up`, killed as by the kernel as soon as `due`, which is asked every now and then: then None.
+    def up_killed_when(self, due: Callable[[], bool], *flags: str) -> "Ended":
+        """`up`, killed as by the kernel as soon as `due`, which is asked every now and then."""
+        return self._killed_when(due, *_UP, *flags)
 
-        Else what it printed, whether it succeeded or not.
-        """
+    def destroy_killed_when(self, due: Callable[[], bool], *flags: str) -> "Ended":
+        """`destroy`, as `up_killed_when`."""
+        return self._killed_when(due, *_DESTROY, *flags)
+
+    def _killed_when(self, due: Callable[[], bool], command: str, *flags: str) -> "Ended":
         with (
             tempfile.TemporaryFile("w+") as printed,
             subprocess.Popen(
-                [*_PULUMI, "up", *self._options(), "--yes", "--skip-preview"],
+                [*_PULUMI, command, *self._options(), *flags],
                 cwd=self.directory,
                 env=self.cloud.environment(),
                 stdin=subprocess.DEVNULL,
@@ -103,14 +122,15 @@ class Engine:
                 stderr=subprocess.STDOUT,
             ) as process,
         ):
-            while process.poll() is None:
-                if due():
+            killed = False
+            while process.poll() is None and not killed:
+                if killed := due():
                     process.kill()
-                    process.wait()
-                    return None
-                time.sleep(_ASKED_EVERY_SECONDS)
+                else:
+                    time.sleep(_ASKED_EVERY_SECONDS)
+            code = process.wait()
             printed.seek(0)
-            return printed.read()
+            return Ended(killed=killed, failed=code != 0, printed=printed.read())
 
     def _change(self, command: str, *flags: str) -> str:
         return self._run(command, *self._options(), *flags)

@@ -58,7 +58,7 @@ def recover(
         _end(str(error))
     made = sum(one.urn in there for one in found)
     typer.echo(
-        f"{made} had been made and are in the state now, {len(found) - made} had not; ready for `pulumi up`"
+        f"{made} had been made and are in the state now, {len(found) - made} are left to the next `pulumi up`"
     )
 
 

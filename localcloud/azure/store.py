@@ -236,6 +236,11 @@ class Store:
         with self._transaction() as db:
             return [_fault(row) for _, *row in db.execute(_FAULTS).fetchall()]
 
+    def met(self) -> set[str]:
+        """The paths that ran into rules which count for each path."""
+        with self._transaction() as db:
+            return {str(row[0]) for row in db.execute("SELECT path FROM fault_use")}
+
     def unanswered(self) -> set[str]:
         """The paths whose requests have hung, by rules that count for each path."""
         with self._transaction() as db:

@@ -1,0 +1,129 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How creations fail, and which fails how: fault rules for every type of Azure and every kind of Kubernetes.
+
+The ways are dealt out by type, and moved on by a turn: as many turns as ways make the matrix of all types and all ways.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, Final
+
+from localcloud.azure.records import UNANSWERED, Fault
+
+AZURE: Final[Mapping[str, Mapping[str, Any]]] = {
+    "TooManyRequests": {"status": 429, "times": 4},
+    "Conflict": {"status": 409},
+    "InternalServerError": {"status": 500, "times": 4},
+    "RequestTimeout": {"status": 408, "times": 4},
+    "QuotaExceeded": {"status": 403},
+    "AuthorizationFailed": {"status": 403},
+    "OperationFailed": {"status": 409, "after": True},
+    "KilledBefore": {"status": UNANSWERED},
+    "KilledAfter": {"status": UNANSWERED, "after": True},
+}
+"""By the code: azure-native repeats 408, 429 and 500 three times, so those must last longer to be seen."""
+
+KUBERNETES: Final[Mapping[str, Mapping[str, Any]]] = {
+    "TooManyRequests": {"status": 429},
+    "Conflict": {"status": 409},
+    "InternalError": {"status": 500},
+    "Timeout": {"status": 504},
+    "Forbidden": {"status": 403},
+    "ServiceUnavailable": {"status": 503, "after": True},
+    "KilledBefore": {"status": UNANSWERED},
+    "KilledAfter": {"status": UNANSWERED, "after": True},
+}
+"""By the reason. `Forbidden` is a quota, or a role that has not spread. The last but two: the answer is lost."""
+
+TYPES: Final = (
+    "resourceGroups",
+    "roleAssignments",
+    "activityLogAlerts",
+    "subnets",
+    "managedClusters",
+    "managedPrivateEndpoints",
+    "extensions",
+    "userAssignedIdentities",
+    "virtualNetworks",
+    "dataCollectionEndpoints",
+    "agentPools",
+    "accounts",
+    "dataCollectionRules",
+    "grafana",
+    "dataCollectionRuleAssociations",
+    "prometheusRuleGroups",
+    "maintenanceConfigurations",
+    "deploymentSafeguards",
+)
+"""What the example stacks make in Azure. The order is by which ways meet in one try; each turn moves them on."""
+
+KINDS: Final = (
+    "namespaces",
+    "networkpolicies",
+    "serviceaccounts",
+    "services",
+    "daemonsets",
+    "validatingadmissionpolicies",
+    "resourcequotas",
+    "limitranges",
+    "jobs",
+    "validatingadmissionpolicybindings",
+    "configmaps",
+    "secrets",
+    "deployments",
+    "nodepools",
+    "aksnodeclasses",
+    "storageclasses",
+    "roles",
+    "rolebindings",
+    "clusterroles",
+    "clusterrolebindings",
+    "statefulsets",
+    "persistentvolumeclaims",
+    "priorityclasses",
+    "poddisruptionbudgets",
+)
+"""What they, and the charts that they install, make in Kubernetes."""
+
+GRAFANA_AND_APPROVAL: Final = (
+    Fault(method="*", path="^/grafana/", status=403, code="Forbidden", times=2, each=True),
+    Fault(
+        method="PUT", path="/privateEndpointConnections/", status=403, code="AuthorizationFailed", each=True
+    ),
+    Fault(
+        method="POST", path="/refreshManagedPrivateEndpoints$", status=429, code="TooManyRequests", each=True
+    ),
+)
+"""What the dynamic providers wait for, and nobody sees: roles that have not spread, a server that is busy."""
+
+
+def rules(turn: int) -> Iterator[Fault]:
+    """For the creation of each resource and object by itself: it fails once, or what its way says."""
+    for kind, (code, how) in _dealt(TYPES, AZURE, turn):
+        yield Fault(
+            method="PUT", path=f"/{kind}/[^/]+$", code=code, message=words(kind, code), each=True, **how
+        )
+    for kind, (code, how) in _dealt(KINDS, KUBERNETES, turn):
+        # The program applies objects by name (PATCH), Helm creates them in their collection; `gadget` is AKS's.
+        for method, path in (("PATCH", f"{kind}/(?!gadget$)[^/]+$"), ("POST", f"namespaces/[^/]+/{kind}$")):
+            yield Fault(
+                method=method,
+                path=f"^/kubernetes/.*/{path}",
+                code=code,
+                message=words(kind, code),
+                each=True,
+                **how,
+            )
+    yield from GRAFANA_AND_APPROVAL
+
+
+def words(kind: str, code: str) -> str:
+    """What the server says."""
+    return f"{code}: {kind} cannot be made now"
+
+
+def _dealt(
+    kinds: Iterable[str], ways: Mapping[str, Mapping[str, Any]], turn: int
+) -> Iterator[tuple[str, tuple[str, Mapping[str, Any]]]]:
+    items = list(ways.items())
+    for number, kind in enumerate(kinds):
+        yield kind, items[(number + turn) % len(items)]
