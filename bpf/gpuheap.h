@@ -25,6 +25,7 @@
 #define GPUHEAP_TEXT_WINDOW_BITS 33
 #define GPUHEAP_TEXT_WINDOWS 4
 #define GPUHEAP_TEXT_PLACES 64
+#define GPUHEAP_TEXT_FACTOR_BITS 10
 #define GPUHEAP_TEXT_WORDS 2048 /* a bit for each piece of a window */
 
 /* The probed functions of the driver. */
@@ -569,11 +570,12 @@ _Static_assert(sizeof(struct unwind_rule) == 8, "mirrored in agent/gpuheap/trace
 struct text {
 	__u64 pages; /* of the event that asked for it; when the kernel counts others, it has become wrong */
 	__u64 id; /* another one when code has gone: what was said of its addresses is void */
+	__u64 factor; /* gives each of its windows a place of its own: number * factor, without the low bits */
 	__u32 windows[GPUHEAP_TEXT_PLACES];
 	__u64 bits[GPUHEAP_TEXT_WINDOWS * GPUHEAP_TEXT_WORDS];
 };
 
-_Static_assert(sizeof(struct text) == 65808, "mirrored in agent/gpuheap/tracer/abi.py");
+_Static_assert(sizeof(struct text) == 65816, "mirrored in agent/gpuheap/tracer/abi.py");
 
 #define GPUHEAP_SHORT_CODE_EVENT \
 	(sizeof(struct code_event) - GPUHEAP_LINES_BYTES + GPUHEAP_SHORT_LINES_BYTES)

@@ -26,6 +26,7 @@ struct {
 	__type(key, __u64);
 	__type(value, __u64);
 } known_natives SEC(".maps");
+
 /* Hashes by which bytes were charged to a stack whose copy was not sent. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -33,6 +34,7 @@ struct {
 	__type(key, __u64);
 	__type(value, __u64); /* image */
 } refused_natives SEC(".maps");
+
 /* `key` is new. What it is called from now on; itself, when nothing more is known of the stack. */
 static __always_inline __u64 name_of_new(struct native *native, struct text *text, __u64 key)
 {
@@ -62,6 +64,7 @@ static __always_inline __u64 name_of_new(struct native *native, struct text *tex
 	bpf_map_update_elem(&known_natives, &key, &name, BPF_ANY);
 	return name;
 }
+
 /*
  * What stands for the native stack of the calling thread; 0: nothing. One whose copy was not sent is tried again the next
  * time. A global function, so that the verifier looks at it once.

@@ -53,7 +53,8 @@ static __always_inline struct text *text_of(__u64 image)
  */
 __noinline int hash_text_page(void)
 {
-	__u64 id = bpf_get_current_pid_tgid(), first, end, hash, word, number, place, set, index;
+	__u64 id = bpf_get_current_pid_tgid(), first, end, hash, word, number, place, set, index,
+	      factor;
 	struct native *native = bpf_map_lookup_elem(&natives, &id);
 	struct text *text;
 	__u32 window, piece;
@@ -64,11 +65,13 @@ __noinline int hash_text_page(void)
 	if (!text || read_page(native, &first, &end))
 		return 1;
 	hash = native->hash;
+	factor = text->factor;
 	place = native->page - native->from;
 	for (__u32 i = 0; i < PAGE_WORDS; i++) {
 		word = native->words[i];
 		number = word >> GPUHEAP_TEXT_WINDOW_BITS;
-		window = text->windows[number & (GPUHEAP_TEXT_PLACES - 1)];
+		window = text->windows[(number * factor >> GPUHEAP_TEXT_FACTOR_BITS) &
+				       (GPUHEAP_TEXT_PLACES - 1)];
 		if (window >> 8 != number)
 			continue;
 		piece = (word >> GPUHEAP_TEXT_PIECE_BITS) & PIECES;
@@ -118,6 +121,7 @@ __noinline int hash_call_page(void)
 	native->hash = hash;
 	return 0;
 }
+
 static __noinline void tell_text(__u64 image, __u64 pages)
 {
 	__u64 *asked = bpf_map_lookup_elem(&texts_asked, &image);
@@ -137,6 +141,7 @@ static __noinline void tell_text(__u64 image, __u64 pages)
 	bpf_ringbuf_submit(event, 0);
 	bpf_map_update_elem(&texts_asked, &image, &pages, BPF_ANY);
 }
+
 static __always_inline void hash_pages(int text_is_known)
 {
 	for (int page = 0; page < GPUHEAP_STACK_PAGES; page++)

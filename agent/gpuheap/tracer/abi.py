@@ -20,6 +20,7 @@ TEXT_PIECE_BITS: Final = 16
 TEXT_WINDOW_BITS: Final = 33
 TEXT_WINDOWS: Final = 4
 TEXT_PLACES: Final = 64
+TEXT_FACTOR_BITS: Final = 10
 TEXT_WORDS: Final = 2048
 
 
@@ -324,6 +325,7 @@ class Text(ctypes.Structure):
     _fields_: ClassVar = [
         ("pages", ctypes.c_uint64),
         ("id", ctypes.c_uint64),
+        ("factor", ctypes.c_uint64),
         ("windows", ctypes.c_uint32 * TEXT_PLACES),
         ("bits", ctypes.c_uint64 * (TEXT_WINDOWS * TEXT_WORDS)),
     ]

@@ -234,7 +234,7 @@ def _text(image: Image) -> Text:
     memory = executable_memory(image.code())
     if memory is None:  # it has no room for all of it: as if nothing were known but the number
         return Text(pages=0, id=image.text)
-    text = Text(pages=image.pages, id=image.text)
+    text = Text(pages=image.pages, id=image.text, factor=memory.factor)
     text.windows[:] = memory.windows
     ctypes.memmove(text.bits, memory.bits, len(memory.bits))
     return text

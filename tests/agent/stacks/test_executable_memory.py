@@ -1,10 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table by which the kernel side tells words that point into executable memory.
 
-Expected: looked up here as bpf/native.bpf.h does it, against the regions themselves.
+Expected: looked up here as bpf/stack_hash.bpf.h does it, against the regions themselves.
 """
 
+import pytest
+
 from gpuheap.stacks.executable_memory import (
+    FACTOR_BITS,
     NO_WINDOW,
     PIECE_BITS,
     PLACES,
@@ -20,7 +23,7 @@ PROGRAM, LIBRARY = (0x5555_5555_4000, 0x5555_5560_0000), (0x7F12_3400_1000, 0x7F
 
 def holds(memory: ExecutableMemory, address: int) -> bool:
     number = address >> WINDOW_BITS
-    window = memory.windows[number % PLACES]
+    window = memory.windows[(number * memory.factor >> FACTOR_BITS) & (PLACES - 1)]
     if window == NO_WINDOW or window >> 8 != number:
         return False
     piece = (window & 255) << (WINDOW_BITS - PIECE_BITS) | address >> PIECE_BITS & (
@@ -54,15 +57,30 @@ def test_a_region_can_lie_across_two_windows() -> None:
     ]  # fmt: skip
 
 
-def test_memory_in_more_places_than_there_is_room_for_is_no_table() -> None:
-    regions = [(number << WINDOW_BITS, (number << WINDOW_BITS) + PIECE) for number in range(1, 6)]
-    assert executable_memory(regions[:4]) is not None
-    assert executable_memory(regions) is None
+def at_windows(*numbers: int) -> list[tuple[int, int]]:
+    return [(number << WINDOW_BITS, (number << WINDOW_BITS) + PIECE) for number in numbers]
 
 
-def test_windows_that_would_take_each_others_place_are_no_table() -> None:
-    regions = [(number << WINDOW_BITS, (number << WINDOW_BITS) + PIECE) for number in (3, 3 + PLACES)]
-    assert executable_memory(regions) is None
+def test_windows_for_which_there_is_no_room_share_it_and_none_is_left_out() -> None:
+    regions = at_windows(*range(100, 120))
+    memory = executable_memory(regions)
+    assert memory is not None
+    assert all(holds(memory, begin) and holds(memory, end - 1) for begin, end in regions)
+    assert not any(holds(memory, end) for _, end in regions)
+
+
+@pytest.mark.parametrize("apart", [PLACES, 2 * PLACES, 4096])
+def test_windows_whose_numbers_end_alike_do_not_take_each_others_place(apart: int) -> None:
+    """Where programs, libraries and stacks lie is random: of twenty processes, one has such windows."""
+    regions = at_windows(3, 3 + apart, 3 + 2 * apart)
+    memory = executable_memory(regions)
+    assert memory is not None
+    assert all(holds(memory, begin) for begin, _ in regions)
+    assert not any(holds(memory, end) for _, end in regions)
+
+
+def test_memory_in_more_windows_than_there_are_places_is_no_table() -> None:
+    assert executable_memory(at_windows(*range(1, PLACES + 2))) is None
 
 
 def test_the_table_has_the_size_that_the_kernel_side_expects() -> None:
@@ -71,3 +89,4 @@ def test_the_table_has_the_size_that_the_kernel_side_expects() -> None:
     assert len(memory.windows) == abi.TEXT_PLACES
     assert len(memory.bits) == abi.TEXT_WINDOWS * abi.TEXT_WORDS * 8
     assert (WINDOW_BITS, PIECE_BITS) == (abi.TEXT_WINDOW_BITS, abi.TEXT_PIECE_BITS)
+    assert FACTOR_BITS == abi.TEXT_FACTOR_BITS
