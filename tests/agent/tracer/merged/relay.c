@@ -36,7 +36,8 @@ static PyMethodDef methods[] = {
 	{ "call", call, METH_O, NULL },
 	{ NULL, NULL, 0, NULL },
 };
-static struct PyModuleDef relay = { PyModuleDef_HEAD_INIT, .m_name = "relay", .m_methods = methods };
+static struct PyModuleDef relay = { PyModuleDef_HEAD_INIT, .m_name = "relay",
+				    .m_methods = methods };
 
 PyMODINIT_FUNC PyInit_relay(void)
 {
