@@ -14,7 +14,7 @@ PYTEST ?=
 STACK ?= dev
 OPTIONS ?=
 # How many tests run side by side. Those that trace do not: each sees the whole machine.
-LANES ?= 2
+LANES ?= 3
 # Of `make test-failures`: which stacks, and which of the ways' turns (tests/engine/failures.py).
 STACKS ?= dev staging prod
 TURNS ?= 0 1 2 3 4 5 6 7 8
@@ -67,7 +67,7 @@ check: setup ## formatter, linter and type checker
 test: check ## check, and every test that this machine can run; says what it skips, and why
 	@$(VENV)/pytest -n $(LANES) $(PYTEST)
 
-test-failures: setup ## every creation of the example stacks fails in every way (hours; `make test` has one turn of one stack)
+test-failures: setup ## every creation of the example stacks fails in every way (hours; STACKS=dev TURNS=0: a quarter of one)
 	@for stack in $(STACKS); do for turn in $(TURNS); do \
 		echo "$$stack, turn $$turn"; \
 		GPUHEAP_FAILURES_STACK=$$stack GPUHEAP_FAILURES_TURN=$$turn $(VENV)/pytest -q tests/engine/test_failures.py || exit 1; \

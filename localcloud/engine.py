@@ -5,10 +5,13 @@ Owns the command lines. What a program declares, and whether that is right, is n
 """
 
 import json
+import os
+import signal
 import subprocess
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
@@ -120,6 +123,7 @@ class Engine:
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
+                start_new_session=True,
             ) as process,
         ):
             killed = False
@@ -129,6 +133,8 @@ class Engine:
                 else:
                     time.sleep(_ASKED_EVERY_SECONDS)
             code = process.wait()
+            if killed:
+                _end_session(process.pid)
             printed.seek(0)
             return Ended(killed=killed, failed=code != 0, printed=printed.read())
 
@@ -166,3 +172,12 @@ class Engine:
                 printed = "".join(lines) + errors.read()
                 raise EngineFailed(f"{' '.join(command)} ended with {code}:\n{printed}")
         return "".join(lines)
+
+
+def _end_session(leader: int) -> None:
+    """What a killed engine has started goes on by itself, each in a process group of its own."""
+    for process in Path("/proc").glob("[0-9]*"):
+        with suppress(OSError):
+            after_name = (process / "stat").read_text().rpartition(")")[2].split()
+            if int(after_name[3]) == leader:
+                os.kill(int(process.name), signal.SIGKILL)
