@@ -10,6 +10,7 @@ from rich.text import Text
 
 from gpuheap.heap.functions import FunctionRow
 from gpuheap.heap.quantities import bytes_text
+from gpuheap.printable import printable as without_control
 
 _PLAIN_WIDTH: Final = 240  # where there is no terminal, lines are not folded
 
@@ -26,7 +27,7 @@ def say(text: str) -> None:
 
 def printable(text: str) -> Text:
     """Text as it is, but for control characters: names come from traced programs and must not steer the terminal."""
-    return Text("".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in text))
+    return Text(without_control(text))
 
 
 def function_table(rows: Sequence[FunctionRow], measure: int, total: int) -> Table:

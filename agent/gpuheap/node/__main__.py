@@ -14,6 +14,7 @@ from gpuheap.node.log import set_up
 from gpuheap.node.open_files import allow_many_open_files
 from gpuheap.node.run import run
 from gpuheap.node.settings import AgentSettings, SettingsError
+from gpuheap.printable import printable
 from gpuheap.stacks.display import Detail
 from gpuheap.tracer.errors import TracerError
 
@@ -31,8 +32,7 @@ def main() -> int:
     try:
         run(settings, stop)
     except (SettingsError, TracerError) as error:
-        text = "".join(c if c.isprintable() or c == "\n" else f"\\x{ord(c):02x}" for c in str(error))
-        print(f"gpuheap: error: {text}", file=sys.stderr)
+        print(printable(f"gpuheap: error: {error}"), file=sys.stderr)
         return EXIT_ERROR
     return 0
 
