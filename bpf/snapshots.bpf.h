@@ -29,6 +29,7 @@ struct {
 	__uint(type, BPF_MAP_TYPE_RINGBUF);
 	__uint(max_entries, 4 << 20);
 } snapshots SEC(".maps");
+
 /* Whether the process has had as many as it can have for now. */
 static __always_inline int too_many(__u64 image)
 {

@@ -40,6 +40,7 @@ struct {
 	__type(key, __u64); /* image */
 	__type(value, __u64);
 } texts_asked SEC(".maps");
+
 static __always_inline struct text *text_of(__u64 image)
 {
 	void *inner = bpf_map_lookup_elem(&texts, &image);
@@ -47,6 +48,7 @@ static __always_inline struct text *text_of(__u64 image)
 
 	return inner ? bpf_map_lookup_elem(inner, &zero) : NULL;
 }
+
 /*
  * Words of one page that point into executable memory; 1: there are no more pages. A global function: verified once. Few
  * branches: the verifier follows them all, for each word anew.

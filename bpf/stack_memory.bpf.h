@@ -61,6 +61,7 @@ struct {
 	__type(key, __u32);
 	__type(value, struct native);
 } new_native SEC(".maps");
+
 /* All ones for the words of the page that are the stack's, else 0: without a branch, as below. */
 static __always_inline __u64 of_stack(__u32 word, __u64 first, __u64 end)
 {
@@ -82,6 +83,7 @@ static __always_inline int read_page(struct native *native, __u64 *first, __u64 
 	native->pages++;
 	return 0;
 }
+
 /*
  * The return addresses that probes have taken from this stack: ours of the calls around this one, and other tools'. They
  * are on no page any more, the kernel keeps them.
@@ -136,6 +138,7 @@ __noinline __u64 taken_from(__u64 place)
 			return native->returns[i].address;
 	return 0;
 }
+
 /* Begin to look at a stack. */
 static __always_inline void look_from(struct native *native, __u64 sp, __u64 end)
 {
@@ -144,6 +147,7 @@ static __always_inline void look_from(struct native *native, __u64 sp, __u64 end
 	native->end = end;
 	native->pages = 0;
 }
+
 /*
  * A handler's own stack: the frame that the kernel has put there for the signal holds where this stack is, as it was set
  * by sigaltstack(2). Of several, as signals can come in handlers, the outermost is that of the one before. Few branches.
@@ -166,6 +170,7 @@ __noinline int find_signal_page(void)
 	native->signal_frame = found;
 	return 0;
 }
+
 /* The stack that a signal has interrupted, when its handler runs on a stack of its own; else 0. */
 static __always_inline __u64 interrupted_stack(struct native *native, struct task_struct *task)
 {
@@ -186,6 +191,7 @@ static __always_inline __u64 interrupted_stack(struct native *native, struct tas
 		return 0;
 	return other - native->signal_stack < native->signal_size ? 0 : other;
 }
+
 static __always_inline struct native *native_of(__u64 id)
 {
 	struct native *native = bpf_map_lookup_elem(&natives, &id);

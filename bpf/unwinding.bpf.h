@@ -11,6 +11,7 @@
 
 #define UNWIND_STEP 16
 #define UNWIND_TURNS 16
+
 /* By the agent, for places in the code that were on a stack and are simple. */
 struct {
 	__uint(type, BPF_MAP_TYPE_LRU_HASH);
@@ -18,6 +19,7 @@ struct {
 	__type(key, struct unwind_key);
 	__type(value, struct unwind_rule);
 } unwind_rules SEC(".maps");
+
 /* The return address on the stack, or what a return probe has put into its own keeping. */
 static __always_inline __u64 return_address(struct native *native, __u64 place)
 {
