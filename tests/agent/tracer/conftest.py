@@ -6,6 +6,7 @@ import select
 import subprocess
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from gpuheap.tracer import Tracer, TracerOptions
 from tests.standin.build import StandIn, build
 
 DEADLINE_SECONDS = 30
+COMPILED = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")
 
 
 @pytest.fixture(scope="session")
@@ -22,12 +24,33 @@ def standin(tmp_path_factory: pytest.TempPathFactory) -> StandIn:
     return build(tmp_path_factory.mktemp("driver"))
 
 
-@pytest.fixture(scope="module")
-def shared_tracer(standin: StandIn) -> Iterator[Tracer]:
+@contextmanager
+def tracing(standin: StandIn, *, native_stacks: bool) -> Iterator[Tracer]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-        with Tracer(TracerOptions(native_stacks=False)) as tracer:
+        with Tracer(TracerOptions(native_stacks=native_stacks)) as tracer:
             yield tracer
+
+
+@pytest.fixture(scope="module")
+def shared_tracer(standin: StandIn) -> Iterator[Tracer]:
+    with tracing(standin, native_stacks=False) as tracer:
+        yield tracer
+
+
+@pytest.fixture(scope="session")
+def compiled(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Path]:
+    """Makes a C program that calls the driver, by its text and more flags. It has no frame pointers."""
+
+    def compiled(text: str, *flags: str) -> Path:
+        program = tmp_path_factory.mktemp("program") / "program"
+        source = program.with_suffix(".c")
+        source.write_text(text)
+        command = ["gcc", *COMPILED, *flags, "-o", str(program), str(source), str(standin.library)]
+        subprocess.run(command, check=True)
+        return program
+
+    return compiled
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from gpuheap.heap.model import FrameKind
-from gpuheap.tracer import Tracer, TracerOptions
-from tests.agent.tracer.conftest import Program, of
+from gpuheap.tracer import Tracer
+from tests.agent.tracer.conftest import Program, of, tracing
 from tests.debian import NotObtainable
 from tests.interpreters.found import command
 from tests.standin.build import StandIn
@@ -22,10 +22,8 @@ CALLERS = Path(__file__).parents[2] / "standin" / "programs" / "callers.py"
 
 @pytest.fixture(scope="module")
 def tracer(standin: StandIn) -> Iterator[Tracer]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-        with Tracer(TracerOptions()) as tracer:
-            yield tracer
+    with tracing(standin, native_stacks=True) as tracer:
+        yield tracer
 
 
 @pytest.mark.parametrize("name", NAMES)

@@ -2,20 +2,18 @@
 """Native stacks of C programs that are generated here, so that every stack is known by the bytes that it asks for."""
 
 import shutil
-import subprocess
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
 from gpuheap.heap.model import Frame, FrameKind, Site, Totals
-from gpuheap.tracer import Tracer, TracerOptions
-from tests.agent.tracer.conftest import Program, of
+from gpuheap.tracer import Tracer
+from tests.agent.tracer.conftest import Program, of, tracing
 from tests.standin.build import StandIn
 
 pytestmark = pytest.mark.bpf
 
-FLAGS = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-fno-inline", "-fno-ipa-icf")
 FIRST_SIZE = 1000
 
 # A stack for each number: its bits choose, at each level, which of two functions calls the next one.
@@ -90,22 +88,14 @@ def expected(number: int, levels: int) -> list[str]:
 
 @pytest.fixture(scope="module")
 def tracer(standin: StandIn) -> Iterator[Tracer]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-        with Tracer(TracerOptions(native_stacks=True)) as tracer:
-            yield tracer
+    with tracing(standin, native_stacks=True) as tracer:
+        yield tracer
 
 
 @pytest.fixture(scope="module")
-def build(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    def build(text: str, *flags: str) -> Path:
-        folder = tmp_path_factory.mktemp("program")
-        (folder / "program.c").write_text(text)
-        command = ["gcc", *FLAGS, *flags, "-o", str(folder / "program"), str(folder / "program.c")]
-        subprocess.run([*command, str(standin.library)], check=True)
-        return folder / "program"
-
-    return build
+def build(compiled: Callable[..., Path]) -> Callable[..., Path]:
+    """With a frame for each function of the source."""
+    return lambda text, *flags: compiled(text, "-fno-inline", "-fno-ipa-icf", *flags)
 
 
 def functions(stack: tuple[Frame, ...]) -> list[str]:

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuheap.heap.model import Frame, FrameKind
-from gpuheap.tracer import Tracer, TracerOptions
-from tests.agent.tracer.conftest import Program, of
+from gpuheap.tracer import Tracer
+from tests.agent.tracer.conftest import Program, of, tracing
 from tests.standin.build import StandIn
 
 UPROBE = Path("/sys/bus/event_source/devices/uprobe/type")
@@ -61,21 +61,14 @@ int main(void)
 
 
 @pytest.fixture(scope="module")
-def program(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("program")
-    (folder / "program.c").write_text(PROGRAM)
-    flags = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")
-    command = ["gcc", *flags, "-o", str(folder / "program"), str(folder / "program.c"), str(standin.library)]
-    subprocess.run(command, check=True)
-    return folder / "program"
+def program(compiled: Callable[..., Path]) -> Path:
+    return compiled(PROGRAM)
 
 
 @pytest.fixture(scope="module")
 def tracer(standin: StandIn) -> Iterator[Tracer]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-        with Tracer(TracerOptions()) as tracer:
-            yield tracer
+    with tracing(standin, native_stacks=True) as tracer:
+        yield tracer
 
 
 def offset_of(file: Path, function: str) -> int:

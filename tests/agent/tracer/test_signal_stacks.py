@@ -1,14 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Allocations in signal handlers: on the stack that the signal interrupts, and on one of their own (sigaltstack(2))."""
 
-import subprocess
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from gpuheap.tracer import Tracer, TracerOptions
-from tests.agent.tracer.conftest import Program, of
+from gpuheap.tracer import Tracer
+from tests.agent.tracer.conftest import Program, of, tracing
 from tests.standin.build import StandIn
 
 pytestmark = pytest.mark.bpf
@@ -127,21 +126,14 @@ int main(void)
 
 
 @pytest.fixture(scope="module")
-def program(standin: StandIn, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    folder = tmp_path_factory.mktemp("program")
-    (folder / "program.c").write_text(PROGRAM)
-    flags = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls", "-pthread")
-    command = ["gcc", *flags, "-o", str(folder / "program"), str(folder / "program.c"), str(standin.library)]
-    subprocess.run(command, check=True)
-    return folder / "program"
+def program(compiled: Callable[..., Path]) -> Path:
+    return compiled(PROGRAM, "-pthread")
 
 
 @pytest.fixture(scope="module")
 def tracer(standin: StandIn) -> Iterator[Tracer]:
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("LD_LIBRARY_PATH", str(standin.folder))
-        with Tracer(TracerOptions()) as tracer:
-            yield tracer
+    with tracing(standin, native_stacks=True) as tracer:
+        yield tracer
 
 
 @pytest.fixture(scope="module")
