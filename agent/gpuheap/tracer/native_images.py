@@ -37,6 +37,7 @@ class Image:
         self.text = 0  # the number of its code in the kernel side; 0: it has none
         self.pages = 0  # of executable memory, when the kernel side last asked for it
         self.told: set[int] = set()
+        self.untold: set[tuple[int, ...]] = set()  # stacks whose frames the kernel side cannot unwind yet
         self.repeated = 0
         self.ended = False
         self.asked = False  # the kernel side waits for an answer
@@ -65,6 +66,7 @@ class Image:
         code_is_other = self._history.replaced(self.memory.regions)
         if code_is_other:
             self.told.clear()
+            self.untold.clear()
             self.frames.clear()
             self.first_names.clear()
         return code_is_other

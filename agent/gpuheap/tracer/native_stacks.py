@@ -179,8 +179,9 @@ class NativeStacks:
             image.repeated += 1
             if image.repeated % REPEATED == 0:  # the kernel side has forgotten some
                 image.told.clear()
-        if image.text and unwound.reason is None and not unwound.guesses:
-            self._tell_rules(image, unwound.addresses)
+        if unwound.reason is None and not unwound.guesses:
+            image.untold.add(unwound.addresses)
+            self._tell_rules(image)
 
     def _note_same(self, event: SameStackEvent) -> None:
         image = self._images.get(event.image)
@@ -188,7 +189,14 @@ class NativeStacks:
         if image is not None and known is not None:
             image.stacks[event.native] = known
 
-    def _tell_rules(self, image: Image, addresses: tuple[int, ...]) -> None:
+    def _tell_rules(self, image: Image) -> None:
+        """The kernel side is told how to unwind the stacks that have come, once its code has a number there."""
+        if image.text:
+            for addresses in image.untold:
+                self._tell_rules_of(image, addresses)
+            image.untold.clear()
+
+    def _tell_rules_of(self, image: Image, addresses: tuple[int, ...]) -> None:
         """How to unwind each frame, as far as they are simple."""
         for number, address in enumerate(addresses):
             place = address if number == 0 else address + 1  # as it stands on the stack
@@ -216,6 +224,7 @@ class NativeStacks:
             self._last_text += 1
             image.text = self._last_text
         libbpf.update_inner(self._texts, image.id, _text(image))
+        self._tell_rules(image)
 
     def _name_all(self) -> None:
         for image, stack in self._unnamed:

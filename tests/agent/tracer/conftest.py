@@ -98,7 +98,7 @@ class Program:
         assert self._process.stdout
         end = time.monotonic() + seconds
         while time.monotonic() < end:
-            if select.select([self._process.stdout], [], [], 0)[0]:
+            if select.select([self._process.stdout], [], [], 0 if self.tracer else 0.02)[0]:
                 return self._process.stdout.readline().strip()
             if self.tracer:
                 self.tracer.poll(0.02)
