@@ -34,8 +34,8 @@ def _none(_resource: Resource, _place: Place) -> None:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Effects:
-    """`created` runs once, when a resource has just been stored; `kept` then and after each change, and it may
-    be repeated; `removing` before the resource is taken away.
+    """`created` runs when a resource has just been stored, and once more after a creation that failed; `kept` then
+    and after each change; `removing` before the resource is taken away. Each may be repeated.
     """
 
     created: Effect = field(default=_none)

@@ -25,7 +25,9 @@ VERBS: Final = {"Approved": "approve", "Rejected": "reject"}
 
 
 def request(store: Store, endpoint: Resource, *, actor: str) -> None:
-    """Put the connection that a new managed private endpoint asks for into its Private Link Service."""
+    """Put the connection that a managed private endpoint asks for into its Private Link Service, if it is not there."""
+    if any(_of_endpoint(store, endpoint)):
+        return
     service_id = str(endpoint.inputs["privateLinkResourceId"])
     private_endpoint = _private_endpoint_id(endpoint)
     name = f"{private_endpoint.rpartition('/')[2]}.{guid(endpoint.id, 'connection')}"

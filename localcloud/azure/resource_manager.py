@@ -29,6 +29,10 @@ RETRIED_CODE: Final = "AnotherOperationInProgress"
 
 ATTEMPTS: Final = 4
 
+STATE: Final = "provisioningState"
+FAILED: Final = "Failed"
+"""What Azure has not brought to a good end, it begins again when it is asked again."""
+
 
 class NotSimulated(Exception):
     """The local cloud has no such type; the text says which it has."""
@@ -96,7 +100,8 @@ class ResourceManager:
     def _put(self, kind: ResourceType, id: str, inputs: Json, *, before: Resource | None) -> Resource:
         def put(fault: Fault | None) -> Resource:
             resource = self._write(kind, id, inputs, before)
-            reason = str(_refusal(fault)) if fault else self._effects(resource, new=before is None)
+            new = before is None or before.outputs.get(STATE) == FAILED
+            reason = str(_refusal(fault)) if fault else self._effects(resource, new=new)
             if reason is None:
                 return self._shown(id) or resource
             failed = self._store.change_resource(id, _failed, actor=ACTOR)
@@ -173,9 +178,9 @@ def _wait_for_ever() -> None:
 
 
 def _failed(resource: Resource) -> Resource:
-    if "provisioningState" not in resource.outputs:
+    if STATE not in resource.outputs:
         return resource
-    return replace(resource, outputs={**resource.outputs, "provisioningState": "Failed"})
+    return replace(resource, outputs={**resource.outputs, STATE: FAILED})
 
 
 def _refusal(fault: Fault) -> AzureError:

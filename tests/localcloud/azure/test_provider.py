@@ -427,6 +427,21 @@ def test_a_private_endpoint_asks_for_a_connection(engine: Engine, store: Store, 
     }
 
 
+def test_a_private_endpoint_that_failed_asks_for_its_connection_when_it_is_tried_again(
+    engine: Engine, store: Store, service: Resource
+) -> None:
+    engine.create(GRAFANA, GRAFANA_INPUTS)
+    store.add_fault(Fault(method="PUT", path="/pyroscope$", status=409, code="OperationFailed", after=True))
+    with pytest.raises(grpc.RpcError):
+        engine.create(ENDPOINT, _endpoint())
+    (id,) = (resource.id for resource in store.resources(token=ENDPOINT))
+    checked, _ = engine.check(ENDPOINT, _endpoint())
+    for _ in range(2):  # the second is a change like any other
+        engine.update(ENDPOINT, id, {}, checked)
+        found = store.resource(SERVICE_ID)
+        assert found and len(found.outputs["privateEndpointConnections"]) == 1
+
+
 def test_deleting_a_private_endpoint_takes_its_connection_with_it(
     engine: Engine, store: Store, service: Resource
 ) -> None:
