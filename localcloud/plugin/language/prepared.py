@@ -40,13 +40,16 @@ SDKS: Final = (
             "batch.v1",
             "core.v1",
             "helm.v3",
+            "meta.v1",
             "networking.v1",
+            "scheduling.v1",
         )
     ),
     "azure.identity",
     "azure.mgmt.dashboard",
     "azure.mgmt.network",
-    "pydantic",
+    *(f"pydantic.{part}" for part in ("config", "functional_validators", "main", "types")),
+    "zoneinfo",
 )
 
 
@@ -118,7 +121,8 @@ def main() -> None:
     """Ends when its standard input does, which is held by who started it."""
     listening = socket.socket(fileno=int(sys.argv[1]))
     for module in sys.argv[2:]:
-        importlib.import_module(module)
+        # A module of an SDK that Pulumi generates is empty until it is asked for a name that it may have.
+        getattr(importlib.import_module(module), "__all__", None)
     gc.freeze()  # pages that are not written to are shared with the copies
     while True:
         ready, _, _ = select.select([listening, sys.stdin], [], [])

@@ -49,6 +49,20 @@ def test_a_program_runs_as_in_a_process_of_its_own(python: Path, tmp_path: Path)
     assert shown == expected.replace(" False found", " True found"), "only the import was made before"
 
 
+def test_modules_that_are_empty_until_they_are_used_are_imported_whole(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "sdk").mkdir()
+    (tmp_path / "sdk" / "__init__.py").write_text(
+        "from pulumi._utils import lazy_import\nlazy_import('sdk.network')\n"
+    )
+    (tmp_path / "sdk" / "network.py").write_text("import wave\n")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    with prepared_python(tmp_path / "python", modules=["sdk.network"]):
+        text = "import sys; sys.exit(7 if 'wave' in sys.modules else 0)"
+        assert started(tmp_path / "python", tmp_path, text).wait(30) == 7
+
+
 def test_what_a_program_imports_is_not_there_for_the_next(python: Path, tmp_path: Path) -> None:
     for _ in range(2):
         text = "import sys; known = 'wave' in sys.modules; import wave; sys.exit(known)"
