@@ -51,9 +51,9 @@ def serving(pid: int, port: int, protocol: Protocol) -> Iterator[None]:
         server.close()
 
 
-def reaches(pid: int, address: str, port: int, protocol: Protocol = "TCP") -> bool:
-    """Whether a client in the network of a process gets the server's answer."""
-    return in_network_of(pid, lambda: _ask(address, port, protocol))
+def reaches(pid: int, address: str, port: int, protocol: Protocol = "TCP", *, source: str = "") -> bool:
+    """Whether a client in the network of a process gets the server's answer; `source` is one of its addresses."""
+    return in_network_of(pid, lambda: _ask(address, port, protocol, source))
 
 
 def _listen(port: int, protocol: Protocol) -> socket.socket:
@@ -79,10 +79,11 @@ def _serve(server: socket.socket, protocol: Protocol) -> None:
         return
 
 
-def _ask(address: str, port: int, protocol: Protocol) -> bool:
+def _ask(address: str, port: int, protocol: Protocol, source: str) -> bool:
     with socket.socket(socket.AF_INET, KINDS[protocol]) as client:
         client.settimeout(PATIENCE_SECONDS)
         try:
+            client.bind((source, 0))
             client.connect((address, port))
             if protocol == "UDP":
                 client.send(b"are you there")
