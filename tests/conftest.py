@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
+from hypothesis import HealthCheck, settings
 from xdist.scheduler import LoadScopeScheduling
 
 from localcloud.cloud import LocalCloud
@@ -22,6 +23,10 @@ from tests.torch import installation
 BPF_MAP_CREATE: Final = 0
 BPF_MAP_TYPE_ARRAY: Final = 2
 BPF_SYSCALL: Final = {"x86_64": 321, "aarch64": 280}
+settings.register_profile("gpuheap", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("gpuheap")
+"""How long an example takes says how busy the machine is."""
+
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
 TRACER: Final = CHECKOUT / "agent" / "gpuheap" / "tracer"
 

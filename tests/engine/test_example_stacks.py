@@ -4,7 +4,6 @@
 The tests run in the order in which they stand, first all of one stack, then all of the other.
 """
 
-import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -24,6 +23,7 @@ from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
 from localcloud.kube.watching import client
 from tests.engine.verifying import verified
+from tests.waiting import wait_for
 
 pytestmark = [pytest.mark.usefixtures("prepared"), pytest.mark.engine, pytest.mark.cluster]
 
@@ -91,13 +91,6 @@ def changed(config: Path, engine: Engine, change: Callable[[Any], None]) -> dict
         for step in steps
         if step["op"] != "same"
     }
-
-
-def until(what: str, look: Callable[[], bool], seconds: float = 120) -> None:
-    deadline = time.monotonic() + seconds
-    while not look():
-        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.2)
 
 
 @staging
@@ -196,7 +189,7 @@ def test_a_waiting_pod_gets_a_node_of_its_pool_and_the_agent_follows(
         status = kubernetes.get(DaemonSet, name, namespace=namespace).status
         return status is not None and status.numberReady == 1
 
-    until("an agent on the node that the pod brought", followed)
+    wait_for("an agent on the node that the pod brought", followed)
     (node,) = kubernetes.list(Node, labels={"karpenter.sh/nodepool": "batch"})
     assert node.metadata and node.metadata.labels
     assert node.metadata.labels["node.kubernetes.io/instance-type"] == "Standard_NC24ads_A100_v4"

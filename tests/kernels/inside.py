@@ -20,7 +20,7 @@ from gpuheap.heap.totals import by_process
 from gpuheap.tracer import Tracer, TracerError, TracerOptions
 
 PROGRAM: Final = Path(__file__).with_name("program.py")
-DEADLINE_SECONDS: Final = 90
+DEADLINE_SECONDS: Final = 240
 
 
 class Player:

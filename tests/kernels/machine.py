@@ -40,7 +40,7 @@ EXTENSIONS_NOT_NEEDED: Final = re.compile(
 """Extension modules that bring libraries along, or are large; `hashlib` does without its own."""
 
 MEMORY_MIB: Final = 1536
-DEADLINE_SECONDS: Final = 300
+DEADLINE_SECONDS: Final = 1200
 CONSOLE_LINES: Final = 40
 
 

@@ -12,7 +12,7 @@ from tests.kernels import archive, machine
 from tests.kernels.program import MIB
 from tests.standin.build import StandIn, build
 
-pytestmark = [pytest.mark.bpf, pytest.mark.kernels]
+pytestmark = [pytest.mark.bpf, pytest.mark.kernels, pytest.mark.timeout(1500)]
 
 BTF: Final = Path("/sys/kernel/btf/vmlinux")
 INSIDE: Final = Path(__file__).with_name("inside.py")

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """One control plane for all tests of the local cloud that need no Azure: each makes objects of its own."""
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import suppress
 from itertools import count
@@ -31,18 +30,10 @@ from localcloud.kube.gpus import SOCKETS, Gpus
 from localcloud.kube.kubelet import Kubelet
 from localcloud.kube.watching import client
 from localcloud.toolchain import resolve
+from tests.waiting import wait_for
 
 Answer = TypeVar("Answer")
 _numbers = count(1)
-
-
-def wait_for(what: str, look: Callable[[], Answer | None], seconds: float = 60) -> Answer:
-    """The first true answer of `look`."""
-    deadline = time.monotonic() + seconds
-    while not (answer := look()):
-        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.05)
-    return answer
 
 
 @pytest.fixture(scope="session")

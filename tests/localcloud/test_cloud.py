@@ -198,7 +198,7 @@ def test_a_killed_supervisor_leaves_no_process_and_the_next_start_is_a_new_cloud
     store.close()
     os.kill(pid, signal.SIGKILL)
     # The supervisor itself stays as a zombie, without command line, until the cloud object looks after it.
-    waiting("all processes gone", lambda: not processes_of(cloud.state), seconds=10)
+    waiting("all processes gone", lambda: not processes_of(cloud.state))
     waiting("its lock free", lambda: not cloud.running)
     with pytest.raises(CloudFailed, match="no local cloud runs"):
         cloud.environment()
@@ -232,7 +232,7 @@ def test_a_part_that_ends_takes_the_cloud_down_and_is_named_in_the_log(
         pid for pid in processes_of(cloud.state) if b"\0etcd\0" in Path(f"/proc/{pid}/cmdline").read_bytes()
     ]
     os.kill(etcd, signal.SIGKILL)
-    waiting("all processes gone", lambda: not processes_of(cloud.state), seconds=15)
+    waiting("all processes gone", lambda: not processes_of(cloud.state))
     assert "etcd ended with -9" in (cloud.state / "logs" / "supervisor.log").read_text()
     cloud.start()
 

@@ -4,8 +4,7 @@
 The first is all tests' of this folder: it has types of operators, and objects from before the policies.
 """
 
-import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
@@ -23,6 +22,7 @@ from localcloud.toolchain import resolve
 from tests.components.recorder import record
 from tests.placement import objects
 from tests.placement.api import Api
+from tests.waiting import wait_for
 
 EXEMPT = ("platform", "warned", "audited", "shared")
 NAMESPACES = ("work", "gpuheap", "gadget", "gatekeeper-system", "kube-system-tools", *EXEMPT)
@@ -36,15 +36,6 @@ ADMISSION_API = "kubernetes:admissionregistration.k8s.io/v1:"
 POLICY, BINDING = "ValidatingAdmissionPolicy", "ValidatingAdmissionPolicyBinding"
 
 Found = TypeVar("Found")
-
-
-def wait_for(what: str, look: Callable[[], Found | None], seconds: float = 60) -> Found:
-    """The first true answer of `look`."""
-    deadline = time.monotonic() + seconds
-    while not (found := look()):
-        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.05)
-    return found
 
 
 def declared(

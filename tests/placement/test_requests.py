@@ -11,8 +11,9 @@ import pytest
 from components.gpu_vendors import GPU_VENDORS, Taint
 from components.placement import Action
 from tests.placement.api import Answer, Api
-from tests.placement.conftest import BINDING, Guarded, declared, wait_for
+from tests.placement.conftest import BINDING, Guarded, declared
 from tests.placement.objects import GPU, TOLERATION, container, pod, training_job
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -22,7 +22,8 @@ from localcloud.kube.kubelet import Kubelet
 from localcloud.kube.watching import client
 from tests.components.recorder import record
 from tests.placement.api import Api
-from tests.placement.conftest import Guarded, wait_for
+from tests.placement.conftest import Guarded
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.cluster
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.standin.build import StandIn
-
-DEADLINE_SECONDS = 60
+from tests.waiting import DEADLINE_SECONDS
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

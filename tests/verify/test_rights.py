@@ -4,7 +4,7 @@
 import copy
 import json
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -27,6 +27,7 @@ from localcloud.kube.control_plane import ControlPlane
 from localcloud.kube.watching import client
 from localcloud.toolchain import resolve
 from tests.verify.test_checks import CLOUD, OUTPUTS, _Http, _live, _Pods
+from tests.waiting import wait_for
 from verify import rights
 from verify.__main__ import verify
 from verify.checks import CHECKS, run
@@ -112,7 +113,7 @@ def test_with_the_printed_rights_nothing_is_refused(verifier: Client) -> None:
 @pytest.mark.cluster
 @pytest.mark.parametrize("rule", rights.CLUSTER, ids=lambda rule: rule.resource)
 def test_without_one_of_them_the_check_names_what_is_missing(
-    rule: rights.Rule, cluster: Client, verifier: Client, until: Callable[..., None]
+    rule: rights.Rule, cluster: Client, verifier: Client
 ) -> None:
     whole = cluster.get(ClusterRole, rights.NAME)
     less = copy.deepcopy(whole)
@@ -121,7 +122,7 @@ def test_without_one_of_them_the_check_names_what_is_missing(
     cluster.replace(less)
     try:
         # The API server learns of a changed role a moment later.
-        until("the right is gone", lambda: "not allowed" in _results(verifier)[title].seen)
+        wait_for("the right is gone", lambda: "not allowed" in _results(verifier)[title].seen)
         result = _results(verifier)[title]
         assert result.outcome is Outcome.FAILED
         assert named in result.seen

@@ -8,8 +8,7 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import gpuheap as package
-
-DEADLINE_SECONDS = 60
+from tests.waiting import DEADLINE_SECONDS
 
 
 def start(

@@ -8,7 +8,6 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -17,20 +16,14 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from gpuheap.profile.decode import decode
 from gpuheap.profile.model import Profile
-from tests.agent.cli.command import DEADLINE_SECONDS, start
+from tests.agent.cli.command import start
 from tests.agent.cli.conftest import ALLOCATED, IN_USE
 from tests.agent.cli.test_record import sums
 from tests.agent.node.push_stub import PushStub
 from tests.standin.build import StandIn
+from tests.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.bpf
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DEADLINE_SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, f"it did not happen within {DEADLINE_SECONDS} s"
-        time.sleep(0.05)
 
 
 def free_port() -> int:
@@ -70,7 +63,7 @@ def test_what_is_pushed_and_scraped_is_what_the_program_did(
         }
         environment = {**settings, **standin.environment()}
         with start("agent", folder=tmp_path, environment=environment) as agent:
-            wait_for(lambda: answers(f"http://127.0.0.1:{port}/readyz"))
+            wait_for("readiness", lambda: answers(f"http://127.0.0.1:{port}/readyz"))
             target = subprocess.Popen(
                 [sys.executable, program, "wait"],
                 env={**os.environ, **standin.environment()},
@@ -79,7 +72,7 @@ def test_what_is_pushed_and_scraped_is_what_the_program_did(
                 text=True,
             )
             assert target.stdout and target.stdout.readline() == "ready\n"
-            wait_for(lambda: any(sums(p)[2:] == IN_USE for p in profiles_of(stub, target.pid)))
+            wait_for("its profile", lambda: any(sums(p)[2:] == IN_USE for p in profiles_of(stub, target.pid)))
             in_use = scraped(port, target.pid)
             target.communicate(timeout=DEADLINE_SECONDS)
             before_the_end = len(profiles_of(stub, target.pid))
@@ -112,7 +105,7 @@ def scraped(port: int, pid: int) -> dict[str, float]:
 def test_an_agent_without_work_ends_at_once_when_told(tmp_path: Path) -> None:
     port = free_port()
     with start("agent", "--metrics-address", f"127.0.0.1:{port}", folder=tmp_path) as agent:
-        wait_for(lambda: answers(f"http://127.0.0.1:{port}/healthz"))
+        wait_for("health", lambda: answers(f"http://127.0.0.1:{port}/healthz"))
         began = time.monotonic()
         agent.send_signal(signal.SIGTERM)
         _, log = agent.communicate(timeout=DEADLINE_SECONDS)

@@ -13,9 +13,10 @@ import gpuheap as package
 from gpuheap.heap.model import FrameKind
 from gpuheap.profile.files import read_profile
 from gpuheap.profile.model import Profile
-from tests.agent.cli.command import DEADLINE_SECONDS, gpuheap, start
+from tests.agent.cli.command import gpuheap, start
 from tests.agent.cli.conftest import ALLOCATED, IN_USE, MIB, PROGRAM
 from tests.standin.build import StandIn
+from tests.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.bpf
 

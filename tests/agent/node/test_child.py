@@ -3,13 +3,13 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from pathlib import Path
 
 import pytest
 
 from gpuheap.node.child import Child, Others
 from gpuheap.node.errors import RecordError
+from tests.waiting import wait_for
 
 
 def test_a_command_does_nothing_before_it_is_started(tmp_path: Path) -> None:
@@ -68,9 +68,7 @@ def test_processes_that_run_already_are_watched_until_all_have_ended() -> None:
         running[0].wait()
         assert not others.ended()
         running[1].kill()
-        deadline = time.monotonic() + 10
-        while not others.ended():
-            assert time.monotonic() < deadline
+        wait_for("the end of both", others.ended)
         running[1].wait()
     finally:
         others.close()

@@ -18,6 +18,7 @@ from gpuheap.profile.decode import decode
 from localcloud.azure.pyroscope import PyroscopeApi
 from localcloud.azure.store import Store
 from tests.agent.heap.values import PYTHON, WORKER, site
+from tests.waiting import wait_for
 
 
 class Pyroscope:
@@ -37,10 +38,7 @@ def pyroscope(tmp_path: Path) -> Iterator[Pyroscope]:
     running = Pyroscope(Store(tmp_path / "store.db"))
     thread = threading.Thread(target=running.server.run)
     thread.start()
-    deadline = time.monotonic() + 20
-    while not running.server.started:
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
+    wait_for("the server", lambda: running.server.started)
     yield running
     running.server.should_exit = True
     thread.join()

@@ -2,7 +2,6 @@
 import base64
 import socket
 import time
-from collections.abc import Callable
 
 import pytest
 import urllib3
@@ -11,6 +10,7 @@ from gpuheap.node.pusher import Outcome, Pusher
 from gpuheap.node.pushes import Push
 from tests.agent.node import push_stub
 from tests.agent.node.push_stub import PushStub
+from tests.waiting import wait_for
 
 QUICK = (0.01, 0.01, 0.01)
 
@@ -18,13 +18,6 @@ QUICK = (0.01, 0.01, 0.01)
 def push(number: int = 0) -> Push:
     labels = (("__name__", "gpu_memory"), ("service_name", f"s{number}"))
     return Push(labels=labels, pprof=f"profile {number}".encode())
-
-
-def wait_for(condition: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + 20
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen within 20 s"
-        time.sleep(0.01)
 
 
 def outcome_of(answers: list[tuple[int, str]], *, packed: bool = False) -> tuple[dict[Outcome, int], int]:
@@ -77,7 +70,7 @@ def test_an_answer_that_comes_too_late_is_not_retried_either() -> None:
         stub.hold.clear()
         pusher = Pusher(stub.url, retry_seconds=QUICK, timeout=urllib3.Timeout(connect=5, read=0.1))
         pusher.submit([push()])
-        wait_for(lambda: pusher.outcomes()[Outcome.FAILED] == 1)
+        wait_for("the failure", lambda: pusher.outcomes()[Outcome.FAILED] == 1)
         pusher.close(20)
         assert len(stub.got) == 1
 
@@ -95,7 +88,7 @@ def test_a_server_that_comes_up_late_gets_the_profile() -> None:
         port = placeholder.getsockname()[1]
     pusher = Pusher(f"http://127.0.0.1:{port}", retry_seconds=QUICK)
     pusher.submit([push()])
-    wait_for(lambda: pusher.outcomes()[Outcome.FAILED] == 1)
+    wait_for("the failure", lambda: pusher.outcomes()[Outcome.FAILED] == 1)
     pusher.close(5)
     with PushStub() as stub:
         late = Pusher(stub.url, retry_seconds=QUICK)
@@ -109,7 +102,7 @@ def test_what_does_not_fit_into_the_queue_is_dropped_and_counted_without_waiting
         stub.hold.clear()
         pusher = Pusher(stub.url, queue_length=3)
         pusher.submit(push(number) for number in range(4))  # one for each sender
-        wait_for(lambda: len(stub.got) >= 3)
+        wait_for("three tries", lambda: len(stub.got) >= 3)
         pusher.submit(push(number) for number in range(100))
         dropped = pusher.outcomes()[Outcome.DROPPED]
         assert dropped >= 96

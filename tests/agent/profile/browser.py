@@ -14,7 +14,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-DEADLINE_SECONDS: Final = 30.0
+from tests.waiting import DEADLINE_SECONDS
+
 FLAGS: Final = (
     "--headless",
     "--no-sandbox",

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Final
 
 from gpuheap.stacks.snapshot import Registers, Snapshot
+from tests.waiting import DEADLINE_SECONDS
 
 STOP: Final = """
 /* Waits for a byte of standard input, without a function of the C library in between. */
@@ -24,7 +25,6 @@ __attribute__((noinline, used)) static long stop(void)
 }
 """
 
-PATIENCE_SECONDS: Final = 20
 STACK_BYTES: Final = 64 << 10
 RED_ZONE_BYTES: Final = 128
 _READ_FROM_INPUT: Final = "0 0x0 "
@@ -62,7 +62,7 @@ def waiting(*command: Path | str) -> Iterator[subprocess.Popen[bytes]]:
     """The program once it reads standard input. Ended with the block."""
     process = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
     try:
-        deadline = time.monotonic() + PATIENCE_SECONDS
+        deadline = time.monotonic() + DEADLINE_SECONDS
         while not any(_reads_input(thread) for thread in Path(f"/proc/{process.pid}/task").iterdir()):
             assert process.poll() is None, "the program ended before it was to be looked at"
             assert time.monotonic() < deadline, "the program never reads its input"

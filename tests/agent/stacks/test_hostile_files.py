@@ -120,7 +120,7 @@ def test_changed_files_have_answers(part: int, originals: list[bytes]) -> None:
 
 @given(initial=st.binary(max_size=40), instructions=st.binary(max_size=200), alignment=st.integers(-64, 64))
 @example(initial=b"", instructions=b"", alignment=0)
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_any_call_frame_instructions_have_an_answer(
     initial: bytes, instructions: bytes, alignment: int
 ) -> None:
@@ -130,7 +130,7 @@ def test_any_call_frame_instructions_have_an_answer(
 
 
 @given(code=st.binary(max_size=100), initial=st.none() | st.integers(0, 2**64 - 1))
-@settings(max_examples=500, deadline=None)
+@settings(max_examples=500)
 def test_any_expression_has_an_answer(code: bytes, initial: int | None) -> None:
     with suppress(Malformed, NotKnown):
         found = evaluate(code, {7: 2**64 - 8, 6: 0x10}, lambda address, size: bytes(size), initial)

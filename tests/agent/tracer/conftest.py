@@ -14,8 +14,8 @@ import pytest
 from gpuheap.heap.model import Reading, Site, Totals
 from gpuheap.tracer import Tracer, TracerOptions
 from tests.standin.build import StandIn, build
+from tests.waiting import DEADLINE_SECONDS
 
-DEADLINE_SECONDS = 30
 COMPILED = ("-O2", "-fomit-frame-pointer", "-fno-optimize-sibling-calls")
 
 

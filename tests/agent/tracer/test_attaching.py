@@ -20,10 +20,10 @@ from tests.agent.tracer.conftest import Program, of
 from tests.agent.tracer.played import Played, in_use
 from tests.agent.tracer.test_accounting import PRELUDE
 from tests.standin.build import StandIn
+from tests.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.bpf
 
-DEADLINE_SECONDS = 120
 INT3 = b"\xcc"
 """What a probe writes in the place of a function's first byte."""
 

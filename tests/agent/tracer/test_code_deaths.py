@@ -10,9 +10,10 @@ import pytest
 from gpuheap.tracer import Tracer, libbpf
 from gpuheap.tracer.abi import CodeDeaths
 from gpuheap.tracer.code_deaths import VERSIONS
-from tests.agent.tracer.conftest import DEADLINE_SECONDS, Program
+from tests.agent.tracer.conftest import Program
 from tests.debian import NotObtainable
 from tests.interpreters.found import NAMES, command, version
+from tests.waiting import DEADLINE_SECONDS
 
 pytestmark = pytest.mark.bpf
 

@@ -9,8 +9,7 @@ from collections.abc import Iterator
 import pytest
 
 from gpuheap.tracer.detaching import closed_elsewhere
-
-DEADLINE_SECONDS = 30
+from tests.waiting import DEADLINE_SECONDS
 
 
 @pytest.fixture

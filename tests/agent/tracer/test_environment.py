@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from gpuheap.tracer.environment import MAX_VARIABLES, environment_of
+from tests.waiting import DEADLINE_SECONDS
 
-DEADLINE_SECONDS = 30
 STARTED_WITH = {"CUDA_VISIBLE_DEVICES": "1", "NVIDIA_VISIBLE_DEVICES": "all", "API_TOKEN": "secret"}
 SEEN_AT_START = {"CUDA_VISIBLE_DEVICES": "1", "NVIDIA_VISIBLE_DEVICES": "all"}
 

@@ -8,6 +8,7 @@ import pytest
 
 from localcloud.azure.records import Fault, GrafanaObject, Resource
 from localcloud.azure.store import AlreadyThere, NotThere, Store
+from tests.waiting import DEADLINE_SECONDS
 
 ID = "/subscriptions/s/resourceGroups/RG"
 
@@ -71,7 +72,7 @@ def test_changes_from_several_processes_all_count(store: Store) -> None:
     )
     command = [sys.executable, "-c", program, str(store.path), ID]
     processes = [subprocess.Popen(command) for _ in range(3)]
-    assert [process.wait(60) for process in processes] == [0, 0, 0]
+    assert [process.wait(DEADLINE_SECONDS) for process in processes] == [0, 0, 0]
     found = store.resource(ID)
     assert found is not None and found.outputs["count"] == 150
 

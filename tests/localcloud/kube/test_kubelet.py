@@ -148,7 +148,7 @@ def test_the_pods_of_a_deleted_node_go_with_it(
         lambda: [each.status.phase for each in pods(cluster, namespace) if each.status] == ["Running"],
     )
     cluster.delete(Node, name)
-    waiting("the pod gone", lambda: not pods(cluster, namespace), seconds=20)
+    waiting("the pod gone", lambda: not pods(cluster, namespace))
 
 
 def test_a_namespace_with_pods_can_be_deleted(

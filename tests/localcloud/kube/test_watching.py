@@ -73,7 +73,7 @@ def test_an_object_that_cannot_be_dealt_with_keeps_no_other_waiting(
     server = follow(present)
     for name in ("stuck", "first", "second"):
         server.events.put(("ADDED", thing(name)))
-    waiting("the others done", lambda: done == ["first@1", "second@1"], seconds=10)
+    waiting("the others done", lambda: done == ["first@1", "second@1"])
     assert server.watches == 1, "a new watch would begin with the object that is stuck"
 
 
@@ -92,7 +92,7 @@ def test_what_failed_is_tried_again_until_it_works(
 
     server = follow(present)
     server.events.put(("ADDED", thing("one")))
-    waiting("success", lambda: done, seconds=10)
+    waiting("success", lambda: done)
     assert attempts == ["one@1"] * 3
 
 
@@ -110,11 +110,11 @@ def test_an_object_that_changed_is_tried_in_its_newer_form_only(
 
     server = follow(present)
     server.events.put(("ADDED", thing("one")))
-    waiting("the first attempt", lambda: attempts, seconds=10)
+    waiting("the first attempt", lambda: attempts)
     server.events.put(("MODIFIED", thing("one", "2")))
-    waiting("the newer form", lambda: changed, seconds=10)
+    waiting("the newer form", lambda: changed)
     server.events.put(("ADDED", thing("other")))
-    waiting("another object", lambda: "other@1" in attempts, seconds=10)
+    waiting("another object", lambda: "other@1" in attempts)
     assert attempts[attempts.index("one@2") :] == ["one@2", "other@1"]
 
 
@@ -131,13 +131,13 @@ def test_a_deleted_object_is_not_tried_again(
 
     server = follow(present, gone=lambda seen: gone.append(name_of(seen)))
     server.events.put(("ADDED", thing("one")))
-    waiting("the first attempt", lambda: attempts, seconds=10)
+    waiting("the first attempt", lambda: attempts)
     server.events.put(("DELETED", thing("one", "2")))
-    waiting("its end", lambda: gone == ["one@2"], seconds=10)
+    waiting("its end", lambda: gone == ["one@2"])
     before = len(attempts)
     for number in range(20):
         server.events.put(("ADDED", thing(f"other-{number}")))
-    waiting("others", lambda: "other-19@1" in attempts, seconds=10)
+    waiting("others", lambda: "other-19@1" in attempts)
     assert "one@1" not in attempts[before:]
 
 
@@ -148,7 +148,7 @@ def test_a_watch_that_fails_is_started_anew(
     server = follow(lambda seen: done.append(name_of(seen)))
     server.events.put(refusal(410))
     server.events.put(("ADDED", thing("one")))
-    waiting("an object of the second watch", lambda: done == ["one@1"], seconds=10)
+    waiting("an object of the second watch", lambda: done == ["one@1"])
     assert server.watches == 2
 
 
@@ -167,7 +167,7 @@ def test_what_someone_else_changed_or_deleted_is_left_to_the_next_event(
     server.events.put(("ADDED", thing("one")))
     for number in range(20):
         server.events.put(("ADDED", thing(f"other-{number}")))
-    waiting("others", lambda: "other-19@1" in attempts, seconds=10)
+    waiting("others", lambda: "other-19@1" in attempts)
     assert attempts.count("one@1") == 1
 
 
@@ -176,10 +176,10 @@ def test_nothing_is_done_after_stop(waiting: Callable[..., Any]) -> None:
     server = Server()
     follower = Follower("things", server.watch, lambda seen: done.append(name_of(seen)))
     server.events.put(("ADDED", thing("one")))
-    waiting("the first", lambda: done == ["one@1"], seconds=10)
+    waiting("the first", lambda: done == ["one@1"])
     follower.stop()
     server.events.put(("ADDED", thing("two")))
-    waiting("the event taken", server.events.empty, seconds=10)
+    waiting("the event taken", server.events.empty)
     assert done == ["one@1"]
 
 

@@ -2,8 +2,7 @@
 """One real node for all tests of this folder, and simulated ones beside it: each test makes objects of its own."""
 
 import os
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import count
 from pathlib import Path
@@ -24,6 +23,7 @@ from localcloud.node.devices import plugin_image
 from localcloud.node.images import Image
 from localcloud.node.node import RealNode
 from localcloud.toolchain import node_packages, resolve
+from tests.waiting import wait_for
 
 Answer = TypeVar("Answer")
 NAME = "real"
@@ -33,15 +33,6 @@ TOOLS = "localhost/gpuheap/tools:1"
 """An image with a shell."""
 
 _numbers = count(1)
-
-
-def wait_for(what: str, look: Callable[[], Answer | None], seconds: float = 90) -> Answer:
-    """The first true answer of `look`."""
-    deadline = time.monotonic() + seconds
-    while not (answer := look()):
-        assert time.monotonic() < deadline, f"not in {seconds} s: {what}"
-        time.sleep(0.2)  # each look costs the API server something, too
-    return answer
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

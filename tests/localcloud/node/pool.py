@@ -26,7 +26,8 @@ from components.gpu_vendors import AMD, NVIDIA, GpuVendor
 from localcloud.kube.gpus import Gpus
 from localcloud.node.devices import Hardware
 from tests.components.recorder import record
-from tests.localcloud.node.conftest import NAME, NodeCluster, wait_for
+from tests.localcloud.node.conftest import NAME, NodeCluster
+from tests.waiting import wait_for
 
 NODES: Final = Nodes(label="agentpool", values=("gpu",))
 IMAGES: Final = {NVIDIA: NVIDIA_IMAGE, AMD: AMD_IMAGE.partition("@")[0]}

@@ -10,8 +10,9 @@ from lightkube.resources.core_v1 import Pod
 
 from components.device_plugins import Strategy
 from components.gpu_vendors import AMD, NVIDIA, GpuVendor
-from tests.localcloud.node.conftest import NodeCluster, wait_for
+from tests.localcloud.node.conftest import NodeCluster
 from tests.localcloud.node.pool import GOOD, Pool, gpus, plugged
+from tests.waiting import wait_for
 
 SLICES = {"slices": 7, "slice": "1g.10gb"}
 PARTITIONS = {"slices": 8, "slice": "cpx_nps4"}

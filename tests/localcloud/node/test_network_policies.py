@@ -11,8 +11,9 @@ from lightkube import codecs
 from lightkube.resources.core_v1 import Pod
 
 from components.network_holes import Egress, policies
-from tests.localcloud.node.conftest import NodeCluster, wait_for
+from tests.localcloud.node.conftest import NodeCluster
 from tests.localcloud.node.pod_network import Protocol, reaches, serving
+from tests.waiting import wait_for
 
 DNS_PORT = 53
 WEB_PORT = 8080

@@ -17,8 +17,9 @@ from lightkube.resources.apps_v1 import DaemonSet
 from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import Node, Pod
 
-from tests.localcloud.node.conftest import NAME, TOOLS, NodeCluster, wait_for
+from tests.localcloud.node.conftest import NAME, TOOLS, NodeCluster
 from tests.localcloud.node.pod_network import in_network_of
+from tests.waiting import wait_for
 
 
 def uid(pod: Pod) -> str:

@@ -13,9 +13,10 @@ from components.profiler_agent import LABELS as AGENT
 from components.pyroscope import PORT
 from components.pyroscope_access import PODS
 from tests.components.conftest import EXISTING, run_program
-from tests.localcloud.node.conftest import NodeCluster, wait_for
+from tests.localcloud.node.conftest import NodeCluster
 from tests.localcloud.node.pod_network import reaches, serving
 from tests.localcloud.node.test_network_policies import Place, at_address, place
+from tests.waiting import wait_for
 
 MEMBERLIST = 7946
 """By which Pyroscope's parts find each other, in Grafana's chart."""

@@ -15,9 +15,10 @@ from lightkube.resources.core_v1 import Event, Namespace, Pod, ResourceQuota
 from components import readiness
 from components.gpu_vendors import AMD, GPU_VENDORS, NVIDIA, GpuVendor
 from components.readiness import PoolCheck, Readiness, ReadinessArgs
-from tests.localcloud.node.conftest import NAME, TOOLS, NodeCluster, wait_for
+from tests.localcloud.node.conftest import NAME, TOOLS, NodeCluster
 from tests.localcloud.node.pool import GOOD, NODES, Pool, declared, gpus, plugged, tainted
 from tests.localcloud.plugin.conftest import CHECKOUT, MakeProject, Project, make_project
+from tests.waiting import wait_for
 
 __all__ = ["make_project"]
 

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 
 from localcloud.node import cgroups
-from tests.localcloud.node.conftest import traces, wait_for
+from tests.localcloud.node.conftest import traces
+from tests.waiting import wait_for
 
 CHECKOUT = Path(__file__).resolve().parents[3]
 PROGRAM = """

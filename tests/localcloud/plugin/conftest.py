@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from localcloud.toolchain import pulumi_home, resolve
+from tests.waiting import DEADLINE_SECONDS
 
-SECONDS: Final = 120.0
 CHECKOUT: Final = Path(__file__).resolve().parents[3]
 
 
@@ -40,7 +40,7 @@ class Project:
     def run(self, *arguments: str) -> tuple[int, str]:
         """The exit code of a command, and what it printed."""
         with self.start(*arguments) as process:
-            printed, _ = process.communicate(timeout=SECONDS)
+            printed, _ = process.communicate(timeout=DEADLINE_SECONDS)
             return process.returncode, printed
 
     def succeed(self, *arguments: str) -> str:

@@ -4,13 +4,12 @@
 import json
 import signal
 import sys
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
-from tests.localcloud.plugin.conftest import SECONDS, MakeProject, Project
+from tests.localcloud.plugin.conftest import MakeProject, Project
+from tests.waiting import DEADLINE_SECONDS, wait_for
 
 pytestmark = pytest.mark.engine
 
@@ -115,9 +114,9 @@ def test_an_interrupt_ends_the_program(make_project: MakeProject) -> None:
     with project.start("up", "--yes", "--skip-preview") as engine:
         program = _program_of(project)
         engine.send_signal(signal.SIGINT)
-        printed, _ = engine.communicate(timeout=SECONDS)
+        printed, _ = engine.communicate(timeout=DEADLINE_SECONDS)
     assert engine.returncode != 0, printed
-    _until(lambda: not Path(f"/proc/{program}").exists(), "the program outlives the command")
+    wait_for("end of the program", lambda: not Path(f"/proc/{program}").exists())
 
 
 def test_an_engine_that_is_killed_takes_host_and_program_with_it(make_project: MakeProject) -> None:
@@ -127,8 +126,8 @@ def test_an_engine_that_is_killed_takes_host_and_program_with_it(make_project: M
         host = _parent_of(program)
         assert _parent_of(host) == engine.pid
         engine.kill()
-        _until(lambda: not Path(f"/proc/{program}").exists(), "the program outlives the engine")
-        _until(lambda: not Path(f"/proc/{host}").exists(), "the language host outlives the engine")
+        wait_for("end of the program", lambda: not Path(f"/proc/{program}").exists())
+        wait_for("end of the language host", lambda: not Path(f"/proc/{host}").exists())
 
 
 def _version() -> str:
@@ -138,17 +137,10 @@ def _version() -> str:
 def _program_of(project: Project) -> int:
     """The process id of a running WAITS program."""
     file = project.folder / "pid"
-    _until(file.exists, "the program did not start")
+    wait_for("the program", file.exists)
     return int(file.read_text())
 
 
 def _parent_of(process: int) -> int:
     status = Path(f"/proc/{process}/status").read_text()
     return int(next(line for line in status.splitlines() if line.startswith("PPid:")).split()[1])
-
-
-def _until(condition: Callable[[], bool], otherwise: str) -> None:
-    deadline = time.monotonic() + SECONDS
-    while not condition():
-        assert time.monotonic() < deadline, otherwise
-        time.sleep(0.02)

@@ -3,7 +3,6 @@
 
 import os
 import sys
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +15,7 @@ from pulumi.runtime.proto import language_pb2_grpc
 
 from localcloud.plugin.language.host import LanguageHost
 from localcloud.plugin.language.processes import Processes
+from tests.waiting import wait_for
 
 SAYS_WHAT_IT_GOT = """
 import os, sys
@@ -107,15 +107,8 @@ def test_a_call_that_the_engine_gives_up_ends_its_process(
     answers = host.RunPlugin(_request(tmp_path, program, kind="resource", arguments=[]))
     assert next(answers).stdout == b"started\n"
     answers.cancel()
-    _until_exists(tmp_path / "ended")
+    wait_for("the end of the process", (tmp_path / "ended").exists)
 
 
 def test_the_host_says_its_version(host: language_pb2_grpc.LanguageRuntimeStub) -> None:
     assert host.GetPluginInfo(Empty()).version == "1.2.3"
-
-
-def _until_exists(file: Path) -> None:
-    deadline = time.monotonic() + 30
-    while not file.exists():
-        assert time.monotonic() < deadline, "the process was not ended"
-        time.sleep(0.02)

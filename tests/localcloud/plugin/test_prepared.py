@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from localcloud.plugin.language.prepared import Program, RunningProgram, prepared_python
+from tests.waiting import DEADLINE_SECONDS
 
 SHOWS_ITSELF = """
 import os, sys
@@ -40,7 +41,7 @@ def started(python: Path, folder: Path, text: str, *arguments: str) -> RunningPr
 
 def test_a_program_runs_as_in_a_process_of_its_own(python: Path, tmp_path: Path) -> None:
     (tmp_path / "neighbour.py").write_text("WORD = 'found'")
-    assert started(python, tmp_path, SHOWS_ITSELF, "one", "two").wait(30) == 7
+    assert started(python, tmp_path, SHOWS_ITSELF, "one", "two").wait(DEADLINE_SECONDS) == 7
     shown = (tmp_path / "shown").read_text()
     command = [sys.executable, str(tmp_path / "program.py"), "one", "two"]
     subprocess.run(command, cwd=tmp_path, env={"WORD": "x"}, check=False)
@@ -60,25 +61,25 @@ def test_modules_that_are_empty_until_they_are_used_are_imported_whole(
     monkeypatch.setenv("PYTHONPATH", str(tmp_path))
     with prepared_python(tmp_path / "python", modules=["sdk.network"]):
         text = "import sys; sys.exit(7 if 'wave' in sys.modules else 0)"
-        assert started(tmp_path / "python", tmp_path, text).wait(30) == 7
+        assert started(tmp_path / "python", tmp_path, text).wait(DEADLINE_SECONDS) == 7
 
 
 def test_what_a_program_imports_is_not_there_for_the_next(python: Path, tmp_path: Path) -> None:
     for _ in range(2):
         text = "import sys; known = 'wave' in sys.modules; import wave; sys.exit(known)"
-        assert started(python, tmp_path, text).wait(30) == 0
+        assert started(python, tmp_path, text).wait(DEADLINE_SECONDS) == 0
 
 
 def test_a_program_can_be_ended_and_says_by_what(python: Path, tmp_path: Path) -> None:
     program = started(python, tmp_path, "import threading; threading.Event().wait()")
     assert program.poll() is None
     os.killpg(program.pid, signal.SIGTERM)
-    assert program.wait(30) == -signal.SIGTERM
+    assert program.wait(DEADLINE_SECONDS) == -signal.SIGTERM
     assert program.poll() == -signal.SIGTERM
 
 
 def test_an_exception_is_an_exit_code(python: Path, tmp_path: Path) -> None:
-    assert started(python, tmp_path, "1 / 0").wait(30) == 1
+    assert started(python, tmp_path, "1 / 0").wait(DEADLINE_SECONDS) == 1
 
 
 def test_without_a_prepared_python_there_is_no_program(tmp_path: Path) -> None:
