@@ -8,7 +8,7 @@ nobody knows beforehand, and whoever owns the Private Link Service has to agree.
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum
-from typing import Any, Final, Self
+from typing import Any, Self
 
 from azure.core.credentials import TokenCredential
 from azure.core.exceptions import ResourceNotFoundError
@@ -22,12 +22,8 @@ from azure.mgmt.network.models import (
     PrivateLinkServiceConnectionState,
 )
 
+from .connection_states import APPROVED, DISCONNECTED, PENDING, REJECTED
 from .patience import NotYet, Patience
-
-APPROVED: Final = "Approved"
-PENDING: Final = "Pending"
-DISCONNECTED: Final = "Disconnected"
-REJECTED: Final = "Rejected"
 
 
 class ApprovalError(Exception):

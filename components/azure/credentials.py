@@ -5,7 +5,6 @@ import os
 from typing import Final
 
 from azure.core.credentials import TokenCredential
-from azure.identity import DefaultAzureCredential
 
 PUBLIC_ARM_ENDPOINT: Final = "https://management.azure.com"
 GRAFANA_SCOPE: Final = "ce34e7e5-485f-4d76-964f-b3d2b16d1e4f/.default"
@@ -15,6 +14,8 @@ GRAFANA_SCOPE: Final = "ce34e7e5-485f-4d76-964f-b3d2b16d1e4f/.default"
 
 def credential() -> TokenCredential:
     """Whatever the environment offers: variables, workload identity, managed identity, `az login`."""
+    from azure.identity import DefaultAzureCredential  # loaded by who uses it: it takes most of a second
+
     return DefaultAzureCredential(exclude_interactive_browser_credential=True)
 
 

@@ -6,15 +6,19 @@ cluster that was deleted by hand, or does not answer any more, leaves it behind,
 `providers.py` in every way: users' states name the provider's class by this module's path.
 """
 
+from typing import TYPE_CHECKING
+
 import pulumi
 from azure.core.exceptions import ResourceNotFoundError
 from azure.mgmt.core.tools import parse_resource_id
-from azure.mgmt.network import NetworkManagementClient
 from pulumi.dynamic import CreateResult, DiffResult, Resource, ResourceProvider
 
 from .credentials import arm_endpoint, arm_scope, credential
 from .patience import Patience
 from .provider_state import Props, changed
+
+if TYPE_CHECKING:
+    from azure.mgmt.network import NetworkManagementClient
 
 
 class PrivateLinkServiceRemovalProvider(ResourceProvider):
@@ -30,6 +34,8 @@ class PrivateLinkServiceRemovalProvider(ResourceProvider):
         return CreateResult(props["privateLinkServiceId"], props)
 
     def delete(self, _id: str, _props: Props) -> None:
+        from azure.mgmt.network import NetworkManagementClient  # loaded by who uses it: it takes seconds
+
         parts = parse_resource_id(_props["privateLinkServiceId"])
         patience = Patience()
         with NetworkManagementClient(
@@ -56,7 +62,7 @@ class PrivateLinkServiceRemoval(Resource, module="gpuheap", name="PrivateLinkSer
         super().__init__(PrivateLinkServiceRemovalProvider(), name, inputs, opts)
 
 
-def _remove(network: NetworkManagementClient, resource_group: str, name: str) -> None:
+def _remove(network: "NetworkManagementClient", resource_group: str, name: str) -> None:
     services = network.private_link_services
     try:
         found = services.get(resource_group_name=resource_group, service_name=name)

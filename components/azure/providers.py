@@ -7,14 +7,18 @@ credential from the environment of the process that runs them, so neither state 
 """
 
 import json
+from typing import TYPE_CHECKING
 
 import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
 
-from .approval import APPROVED, EndpointState, PrivateEndpointApprover, Request
+from .connection_states import APPROVED
 from .credentials import arm_endpoint, arm_scope, credential
 from .patience import Patience
 from .provider_state import Props, as_found, changed, content_diff, gone, grafana_of
+
+if TYPE_CHECKING:
+    from .approval import EndpointState, PrivateEndpointApprover
 
 
 class PrivateEndpointApprovalProvider(ResourceProvider):
@@ -156,7 +160,10 @@ class GrafanaDashboard(Resource, module="gpuheap", name="GrafanaDashboard"):
         super().__init__(GrafanaDashboardProvider(), name, inputs, opts)
 
 
-def _approver(props: Props) -> PrivateEndpointApprover:
+def _approver(props: Props) -> "PrivateEndpointApprover":
+    # Not at the top: Azure's clients take seconds to load, in the program and in the provider, and few runs use them.
+    from .approval import PrivateEndpointApprover, Request
+
     request = Request(
         managed_private_endpoint_id=props["managedPrivateEndpointId"],
         private_link_service_id=props["privateLinkServiceId"],
@@ -171,5 +178,5 @@ def _approver(props: Props) -> PrivateEndpointApprover:
     )
 
 
-def _approved(props: Props, state: EndpointState) -> Props:
+def _approved(props: Props, state: "EndpointState") -> Props:
     return {**props, "status": state.status, "privateIp": state.private_ip}
