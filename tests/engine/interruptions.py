@@ -23,7 +23,7 @@ class Killer:
     """
 
     store: Store
-    command_lines: set[str]
+    command_lines: "CommandLines"
     before: set[str] = field(init=False)
     seen: tuple[int, int, int] = (0, 0, 0)
     since: float = 0.0
@@ -32,7 +32,7 @@ class Killer:
         self.before = self.store.unanswered()
 
     def __call__(self) -> bool:
-        self.command_lines |= command_lines()
+        self.command_lines.look()
         hung = self.store.unanswered()
         if hung <= self.before:
             return False
@@ -61,9 +61,21 @@ def api_server(cloud: LocalCloud) -> int:
     raise AssertionError("the local cloud has an API server")
 
 
-def command_lines() -> set[str]:
-    found = set()
-    for process in Path("/proc").glob("[0-9]*/cmdline"):
-        with suppress(OSError):  # it has ended
-            found.add(process.read_text(errors="replace"))
-    return found
+@dataclass(slots=True)
+class CommandLines:
+    """Those of the machine's processes, of each until it stays the same: a new process has that of who started it."""
+
+    seen: set[str] = field(default_factory=set)
+    _last: dict[str, str] = field(default_factory=dict)
+    _settled: set[str] = field(default_factory=set)
+
+    def look(self) -> None:
+        there = {process for each in Path("/proc").iterdir() if (process := each.name).isdigit()}
+        self._settled &= there
+        for process in there - self._settled:
+            with suppress(OSError):  # it has ended
+                line = Path(f"/proc/{process}/cmdline").read_text(errors="replace")
+                if self._last.get(process) == line:
+                    self._settled.add(process)
+                self._last[process] = line
+                self.seen.add(line)

@@ -27,7 +27,7 @@ from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
 from localcloud.kube import gateway
 from tests.engine import failures
-from tests.engine.interruptions import Killer, api_server, silenced
+from tests.engine.interruptions import CommandLines, Killer, api_server, silenced
 
 STACK: Final = os.environ.get("GPUHEAP_FAILURES_STACK", "dev")
 TURN: Final = int(os.environ.get("GPUHEAP_FAILURES_TURN", "-1"))
@@ -51,7 +51,7 @@ class Tries:
 
     states: list[str] = field(default_factory=list)
     printed: list[str] = field(default_factory=list)
-    command_lines: set[str] = field(default_factory=set)
+    command_lines: CommandLines = field(default_factory=CommandLines)
     cut_short: set[str] = field(default_factory=set)
     """The paths whose failure may not have been shown yet when the engine was killed."""
     without_unlock: str = ""
@@ -194,10 +194,10 @@ def test_no_credential_stood_in_a_state_an_output_a_log_or_on_a_command_line(
     secrets = [str(value) for user in kubeconfig["users"] for value in user["user"].values()]
     secrets.append(local_cloud.endpoints.identity_header)
     assert len(secrets) > 1
-    assert len(tries.command_lines) > 10
+    assert len(tries.command_lines.seen) > 10
     logs = [file.read_text(errors="replace") for file in (local_cloud.state / "logs").iterdir()]
     assert len(logs) > 4
-    for text in (*tries.states, *tries.printed, *tries.command_lines, *logs):
+    for text in (*tries.states, *tries.printed, *tries.command_lines.seen, *logs):
         assert not [secret for secret in secrets if secret in text]
         assert not TOKEN.search(text)
 
