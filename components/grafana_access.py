@@ -70,7 +70,15 @@ class GrafanaAccess(pulumi.ComponentResource):
                 )
             ],
             tags=args.tags,
-            opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
+            opts=pulumi.ResourceOptions(
+                parent=self,
+                depends_on=args.depends_on,
+                # A connection that was rejected or removed never comes back: only a new endpoint asks for another. The
+                # state is part of the connection, so a refresh that finds another one is a change of it.
+                replace_on_changes=["privateLinkServiceConnections"],
+                # The workspace's name must lead to one endpoint, and the record goes with its own.
+                delete_before_replace=True,
+            ),
         )
         self.ready = (self.endpoint, *self._names(name, args, subnet_id))
         self.register_outputs({"endpointId": self.endpoint.id})

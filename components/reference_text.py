@@ -48,13 +48,17 @@ been empty for five minutes.
 where a hub has it already, `dnsZone` is that zone's id, and linking networks is its owner's. `none` is for
 organisations in which a policy writes the record.
 
-Data sources, folder and dashboards are set through Grafana itself, so `pulumi up`, `refresh` and
-`make verify` run on a machine in such a network. Elsewhere they say, after a minute, to which public
-address the name leads from there, and that it does not answer. A network that comes with the stack has no such
-machine yet: `pulumi up --continue-on-error` makes all the rest from anywhere, and the next `up`, from a
+Data sources, folder and dashboards are set through Grafana itself, since Azure's own API knows none of them:
+`pulumi up` and `make verify` run on a machine in such a network. Elsewhere they say, after a minute, to which
+public address the name leads from there, and that it does not answer. One `up` makes everything where such a
+machine is there before: name a subnet of its network, `subnetId`. In a network that comes with the stack there
+is none yet: `pulumi up --continue-on-error` makes all the rest from anywhere, and the next `up`, from a
 machine that is peered with it by then, ends it. `pulumi destroy` needs no way to a private workspace of the
 stack: what is in it goes with it. To go from public to private, first add `privateAccess`, then set
 `publicAccess: false`.
+
+`pulumi refresh` finds an endpoint whose connection was rejected or removed, and a record or link that is gone;
+`pulumi up` makes them anew. Where Grafana does not answer, `refresh` warns that what is in it was not looked at.
 
 ## What is replaced
 

@@ -22,6 +22,10 @@ T = TypeVar("T")
 # 409 is no sign of a busy server here: another data source has the name.
 AGAIN: Final = BUSY - {409}
 
+# Of one attempt: who waits decides how often. The library's own are five minutes.
+CONNECT_SECONDS: Final = 10.0
+ANSWER_SECONDS: Final = 60.0
+
 
 ROLES: Final = ("Viewer", "Editor")
 """Of a folder's rights. Who administers the workspace may do everything in it."""
@@ -43,6 +47,8 @@ class GrafanaApi:
         self._client: PipelineClient[Any, Any] = PipelineClient(
             endpoint,
             policies=[UserAgentPolicy("gpuheap"), BearerTokenCredentialPolicy(credential, scope)],
+            connection_timeout=CONNECT_SECONDS,
+            read_timeout=ANSWER_SECONDS,
             **transport,
         )
 

@@ -10,8 +10,8 @@ import pulumi
 from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, ResourceProvider, UpdateResult
 
 from . import published
-from .grafana_api import held
-from .provider_state import Props, as_found, changed, gone, grafana_of
+from .grafana_api import GrafanaApi, held
+from .provider_state import Props, as_found, changed, gone, grafana_of, looked_at
 
 
 class GrafanaFolderProvider(ResourceProvider):
@@ -27,12 +27,14 @@ class GrafanaFolderProvider(ResourceProvider):
         return CreateResult(props["uid"], props)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with grafana_of(props) as grafana:
+        def look(grafana: GrafanaApi) -> ReadResult:
             found = grafana.folder(props["uid"])
-        if found is None:
-            return gone()
-        permissions = json.dumps(found["permissions"], sort_keys=True)
-        return ReadResult(id_, {**props, "title": found["title"], "permissions": permissions})
+            if found is None:
+                return gone()
+            permissions = json.dumps(found["permissions"], sort_keys=True)
+            return ReadResult(id_, {**props, "title": found["title"], "permissions": permissions})
+
+        return looked_at(id_, props, look)
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         _write_folder(_news)
@@ -85,9 +87,8 @@ class PublishedDashboardProvider(ResourceProvider):
         return CreateResult(made["uid"], made)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with grafana_of(props) as grafana:
-            found = grafana.dashboard(props["uid"])
-        return as_found(id_, {**props, "definition": props["fetched"]}, found)
+        fetched = {**props, "definition": props["fetched"]}
+        return looked_at(id_, props, lambda grafana: as_found(id_, fetched, grafana.dashboard(props["uid"])))
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         made = _publish(_news)

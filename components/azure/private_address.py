@@ -25,6 +25,8 @@ SECONDS: Final = 60.0
 
 HEALTH_SECONDS: Final = 10.0
 
+NO_SUCH_NAME: Final = (socket.EAI_NONAME, socket.EAI_NODATA)
+
 Resolve = Callable[..., list[Any]]
 Answers = Callable[[str], bool]
 
@@ -59,7 +61,7 @@ def await_private_address(
     Behind a proxy the question is the proxy's, and not asked here.
     """
     host = urlsplit(endpoint).hostname or ""
-    if "https" in urllib.request.getproxies() and not urllib.request.proxy_bypass(host):
+    if _is_the_proxys(host):
         return
 
     def attempt() -> None:
@@ -79,6 +81,22 @@ def await_private_address(
             "What needs no Grafana is made from anywhere by `pulumi up --continue-on-error`. Or set "
             "gpuheap:grafana.publicAccess to true."
         ) from None
+
+
+def leads_nowhere(endpoint: str, *, resolve: Resolve = socket.getaddrinfo) -> bool:
+    """Whether there is no such name: a workspace's goes with it. That no answer came is not yet an answer."""
+    host = urlsplit(endpoint).hostname or ""
+    if _is_the_proxys(host):
+        return False
+    try:
+        resolve(host, 443, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        return error.errno in NO_SUCH_NAME
+    return False
+
+
+def _is_the_proxys(host: str) -> bool:
+    return "https" in urllib.request.getproxies() and not urllib.request.proxy_bypass(host)
 
 
 def _public_addresses(host: str, resolve: Resolve) -> list[str]:

@@ -15,7 +15,7 @@ from pulumi.dynamic import CreateResult, DiffResult, ReadResult, Resource, Resou
 from .connection_states import APPROVED
 from .credentials import arm_endpoint, arm_scope, credential
 from .patience import Patience
-from .provider_state import Props, as_found, changed, content_diff, gone, grafana_of
+from .provider_state import Props, as_found, changed, content_diff, gone, grafana_of, looked_at
 
 if TYPE_CHECKING:
     from .approval import EndpointState, PrivateEndpointApprover
@@ -81,8 +81,7 @@ class GrafanaDataSourceProvider(ResourceProvider):
         return CreateResult(props["uid"], props)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with grafana_of(props) as grafana:
-            return as_found(id_, props, grafana.data_source(props["uid"]))
+        return looked_at(id_, props, lambda grafana: as_found(id_, props, grafana.data_source(props["uid"])))
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         with grafana_of(_news) as grafana:
@@ -123,8 +122,7 @@ class GrafanaDashboardProvider(ResourceProvider):
         return CreateResult(props["uid"], props)
 
     def read(self, id_: str, props: Props) -> ReadResult:
-        with grafana_of(props) as grafana:
-            return as_found(id_, props, grafana.dashboard(props["uid"]))
+        return looked_at(id_, props, lambda grafana: as_found(id_, props, grafana.dashboard(props["uid"])))
 
     def update(self, _id: str, _olds: Props, _news: Props) -> UpdateResult:
         with grafana_of(_news) as grafana:

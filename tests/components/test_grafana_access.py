@@ -51,6 +51,14 @@ def test_the_endpoint_leads_to_the_workspace_from_a_subnet_of_our_network(privat
     assert private["grafana"].inputs["properties"]["publicNetworkAccess"] == "Disabled"
 
 
+def test_an_endpoint_that_lost_its_connection_is_made_anew_after_the_old_one_is_gone(
+    private: Recording,
+) -> None:
+    request = private["grafana-access-endpoint"].request
+    assert list(request.replaceOnChanges) == ["privateLinkServiceConnections"]
+    assert request.deleteBeforeReplace
+
+
 def test_its_name_is_in_a_zone_that_every_named_network_is_linked_to(private: Recording) -> None:
     zone = private.only("azure-native:privatedns:PrivateZone").inputs
     assert (zone["privateZoneName"], zone["location"]) == ("privatelink.grafana.azure.com", "global")

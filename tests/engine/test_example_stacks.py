@@ -5,6 +5,7 @@ The tests run in the order in which they stand, first all of one stack, then all
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,11 @@ from lightkube.resources.batch_v1 import Job
 from lightkube.resources.core_v1 import ConfigMap, Node, Pod, Service, ServiceAccount
 from lightkube.resources.storage_v1 import StorageClass
 
+from localcloud.azure.records import Resource
 from localcloud.azure.store import Store
 from localcloud.cloud import LocalCloud
 from localcloud.engine import CHECKOUT, Engine
+from localcloud.kube.karpenter_crds import NODE_POOL
 from localcloud.kube.watching import client
 from tests.engine.verifying import verified
 from tests.waiting import wait_for
@@ -197,16 +200,6 @@ def test_a_waiting_pod_gets_a_node_of_its_pool_and_the_agent_follows(
 
 
 @prod
-def test_a_higher_bound_changes_the_node_pool_in_place(engine: Engine, config: Path) -> None:
-    def more(values: Any) -> None:
-        values["gpuheap:gpuPools"][0]["autoscale"]["max"] = 6
-
-    steps = changed(config, engine, more)
-    assert list(steps) == ["update gpu-pool-train"]
-    assert list(steps["update gpu-pool-train"]) == ['spec.limits["nvidia.com/gpu"]']
-
-
-@prod
 def test_a_stack_that_outgrows_one_machine_goes_on_with_microservices(
     engine: Engine, config: Path, kubernetes: Client
 ) -> None:
@@ -218,8 +211,14 @@ def test_a_stack_that_outgrows_one_machine_goes_on_with_microservices(
         "components": small,
     }
     values["config"]["gpuheap:grafana"] |= {"publicAccess": False, "privateAccess": {}}
+    values["config"]["gpuheap:gpuPools"][0]["autoscale"]["max"] = 6
     config.write_text(yaml.safe_dump(values))
+    before = kubernetes.get(NODE_POOL, "train")
     engine.up()
+    after = kubernetes.get(NODE_POOL, "train")
+    assert after.spec["limits"]["nvidia.com/gpu"] == "48", "six nodes with eight GPUs each"
+    assert after.metadata and before.metadata
+    assert after.metadata.uid == before.metadata.uid, "a higher bound changes it in place"
     stateful = {one.metadata.name for one in kubernetes.list(StatefulSet, namespace="gadget") if one.metadata}
     assert stateful == {"pyroscope-ingester", "pyroscope-store-gateway", "pyroscope-compactor"}
     deployments = {
@@ -281,6 +280,39 @@ def test_a_private_grafana_is_reached_by_its_endpoint_and_shows_pyroscope(
         "Dashboard's address answers",
     ):
         assert rows[check]["outcome"] == "passed", rows[check]
+
+
+@prod
+def test_a_private_way_that_somebody_broke_is_found_by_refresh_and_mended_by_up(
+    engine: Engine, store: Store, local_cloud: LocalCloud
+) -> None:
+    def rejected(before: Resource) -> Resource:
+        (connection,) = before.outputs["privateLinkServiceConnections"]
+        state = {"status": "Rejected", "description": "by somebody", "actionsRequired": "None"}
+        connections = [{**connection, "privateLinkServiceConnectionState": state}]
+        return replace(before, outputs={**before.outputs, "privateLinkServiceConnections": connections})
+
+    (endpoint,) = store.resources(token="azure-native:network:PrivateEndpoint")
+    (link,) = store.resources(token="azure-native:privatedns:VirtualNetworkLink")
+    store.change_resource(endpoint.id, rejected, actor="somebody")
+    store.delete_resource(link.id, actor="somebody")
+    assert "was not looked at" in engine.refresh()
+    before = len(store.events())
+    engine.up()
+    changes = [(event.verb, event.id.rpartition("/")[2]) for event in store.events()[before:]]
+    # The record lies in the endpoint, which alone is made anew; what is in Grafana is left alone.
+    name = endpoint.name
+    assert sorted(changes) == sorted(
+        [
+            ("create", link.name),
+            ("delete", "default"),
+            ("delete", name),
+            ("create", name),
+            ("create", "default"),
+        ]
+    )
+    _, rows = verified(local_cloud, "prod")
+    assert rows["A private endpoint leads to Grafana"]["outcome"] == "passed"
 
 
 @prod

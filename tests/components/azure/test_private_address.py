@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from components.azure.patience import Patience
-from components.azure.private_address import NotReachable, answers, await_private_address
+from components.azure.private_address import NotReachable, answers, await_private_address, leads_nowhere
 from tests.components.azure.conftest import Clock
 
 ENDPOINT = "https://team-abc.weu.grafana.azure.com"
@@ -93,10 +93,22 @@ def test_a_workspace_answers_whoever_reaches_it(workspace: str) -> None:
     assert not answers("https://127.0.0.1:1")
 
 
+@pytest.mark.parametrize(
+    ("number", "nowhere"), [(socket.EAI_NONAME, True), (socket.EAI_NODATA, True), (socket.EAI_AGAIN, False)]
+)
+def test_only_an_answer_says_that_there_is_no_such_name(number: int, nowhere: bool) -> None:
+    def resolve(*_: Any, **__: Any) -> list[Any]:
+        raise socket.gaierror(number, "")
+
+    assert leads_nowhere(ENDPOINT, resolve=resolve) is nowhere
+    assert not leads_nowhere(ENDPOINT, resolve=Resolver(["10.40.255.228"]))
+
+
 def test_behind_a_proxy_the_name_is_the_proxys_to_resolve(
     patience: Patience, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("https_proxy", "http://proxy.example:3128")
     resolver = Resolver(["20.4.5.6"])
     await_private_address(ENDPOINT, patience, resolve=resolver)
+    assert not leads_nowhere(ENDPOINT, resolve=resolver)
     assert resolver.asked == []

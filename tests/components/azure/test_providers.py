@@ -18,7 +18,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 from pulumi.runtime.proto import provider_pb2_grpc
 from pulumi.runtime.rpc import UNKNOWN
 
-from components.azure import published
+from components.azure import provider_state, published
 from components.azure.leftover import PrivateLinkServiceRemovalProvider
 from components.azure.more_content import GrafanaFolderProvider, PublishedDashboardProvider
 from components.azure.providers import (
@@ -211,6 +211,39 @@ def test_a_data_source_in_another_workspace_is_another_one(plugin: Plugin, sourc
     id, state = plugin.create(provider, source)
     elsewhere = {**source, "endpoint": "https://elsewhere.example"}
     assert list(plugin.diff(provider, id, state, elsewhere).replaces) == ["endpoint"]
+
+
+@pytest.mark.parametrize("lost", ["role", "endpoint"])
+def test_what_cannot_be_looked_at_is_taken_to_be_as_it_was_and_a_refresh_says_so(
+    lost: str,
+    source: Values,
+    store: Store,
+    monkeypatch: pytest.MonkeyPatch,
+    capfd: pytest.CaptureFixture[str],
+) -> None:
+    """In this process: nobody waits for as long as a refresh does."""
+    monkeypatch.setattr(provider_state, "LOOK_SECONDS", 0.0)
+    provider = GrafanaDataSourceProvider()
+    provider.create(source)
+    if lost == "role":
+        (role,) = store.resources(token="azure-native:authorization:RoleAssignment")
+        store.delete_resource(role.id, actor="somebody")
+    else:
+        store.change_resource(WORKSPACE_ID, in_private, actor="somebody")
+    found = provider.read("profiles", source)
+    assert (found.id, found.outs) == ("profiles", source)
+    printed = capfd.readouterr().err
+    assert "profiles" in printed and "was not looked at" in printed and "403" in printed
+
+
+def in_private(workspace: Resource) -> Resource:
+    properties = {**workspace.outputs["properties"], "publicNetworkAccess": "Disabled"}
+    return replace(workspace, outputs={**workspace.outputs, "properties": properties})
+
+
+def test_what_is_in_a_workspace_goes_with_its_name(source: Values, servers: Servers) -> None:
+    left = {**source, "endpoint": "https://gone.invalid"}  # a name that never is, RFC 2606
+    assert GrafanaDataSourceProvider().read("profiles", left).id == ""
 
 
 def test_a_dashboard_lives_from_creation_to_deletion(plugin: Plugin, dashboard: Values, store: Store) -> None:
