@@ -17,6 +17,13 @@ class AzureError(Exception):
         return f'Status={self.status} Code="{self.code}" Message="{self.message}"'
 
 
+class AnswerLost(Exception):
+    """The connection ended before an answer was there; the text is the client's."""
+
+    def __init__(self, method: str, path: str) -> None:
+        super().__init__(f'{method} "{path}": unexpected EOF')
+
+
 def not_found(id: str) -> AzureError:
     """Resource Manager's answer for what is not there."""
     segments = id.strip("/").split("/")

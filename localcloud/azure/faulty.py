@@ -7,7 +7,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from localcloud.azure.arm import error_response
 from localcloud.azure.errors import AzureError
-from localcloud.azure.records import UNANSWERED, Fault, Json
+from localcloud.azure.records import CUT_OFF, UNANSWERED, Fault, Json
 from localcloud.azure.store import Store
 from localcloud.kube import gateway
 
@@ -32,6 +32,12 @@ class Faulty:
         if fault.status == UNANSWERED:
             while (await receive())["type"] != "http.disconnect":
                 pass
+            return
+        if fault.status == CUT_OFF:
+            # The server ends a connection on which less has been written than was promised.
+            await send(
+                {"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"1024")]}
+            )
             return
         await _response(fault, scope["path"])(scope, receive, send)
 

@@ -18,7 +18,7 @@ from pulumi.runtime.proto import provider_pb2 as pb
 
 from localcloud.azure import functions, shapes
 from localcloud.azure.effects import Place
-from localcloud.azure.errors import AzureError
+from localcloud.azure.errors import AnswerLost, AzureError
 from localcloud.azure.input_check import Problem, problems
 from localcloud.azure.known_types import knowledge_of
 from localcloud.azure.naming import AUTO_NAMED, complete, name_problems
@@ -29,7 +29,7 @@ from localcloud.azure.resource_types import PACKAGE, UnknownType, normalised, re
 from localcloud.azure.surroundings import SUBSCRIPTION, NotRunning
 from localcloud.plugin.values import from_struct, to_struct
 
-REFUSALS: Final = (AzureError, NotSimulated, NotRunning, UnknownType)
+REFUSALS: Final = (AnswerLost, AzureError, NotSimulated, NotRunning, UnknownType)
 
 
 class AzureNative(provider_pb2_grpc.ResourceProviderServicer):

@@ -71,8 +71,10 @@ class Fault:
     read and lookups are GET, with the resource's id as path.
     With `each`, `times` counts for every path by itself.
     With `after`, the change is made and then reported as failed: an operation that ends badly, or a lost answer.
-    With `status` 0, the caller gets no answer, and waits for one as long as it lives.
-    azure-native repeats 408, 429 and 5xx three times by itself: for it, such a rule counts from the fourth time on.
+    With `UNANSWERED`, the caller gets no answer, and waits for one as long as it lives; with `CUT_OFF`, the connection
+    ends in the midst of the answer.
+    azure-native repeats 408, 429, 5xx and what was cut off three times by itself: for it, such a rule counts from the
+    fourth time on.
     """
 
     method: str
@@ -88,3 +90,6 @@ class Fault:
 
 UNANSWERED: Final = 0
 """The status of a fault rule whose requests hang."""
+
+CUT_OFF: Final = -1
+"""The status of a fault rule whose answers do not arrive whole."""

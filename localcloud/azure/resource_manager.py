@@ -12,10 +12,10 @@ from typing import Final, TypeVar
 
 from localcloud.azure import shapes
 from localcloud.azure.effects import ACTOR, EffectFailed, Place, effects_of
-from localcloud.azure.errors import AzureError
+from localcloud.azure.errors import AnswerLost, AzureError
 from localcloud.azure.knowledge import Asked, Knowledge, check_parent, check_references
 from localcloud.azure.known_types import knowledge_of
-from localcloud.azure.records import UNANSWERED, Fault, Json, Resource
+from localcloud.azure.records import CUT_OFF, UNANSWERED, Fault, Json, Resource
 from localcloud.azure.resource_types import ResourceType
 from localcloud.azure.store import AlreadyThere
 
@@ -63,20 +63,20 @@ class ResourceManager:
         return known
 
     def create(self, kind: ResourceType, inputs: Json) -> Resource:
-        """Raises AzureError when nothing was made, PartlyDone when something was."""
+        """Raises AzureError when nothing was made, PartlyDone when something was, AnswerLost when nobody knows."""
         id = self.knowledge(kind).id_of(inputs, self.subscription)
         return self._put(kind, id, inputs, before=None)
 
     def update(self, kind: ResourceType, id: str, inputs: Json) -> Resource:
-        """Raises AzureError when nothing was changed, PartlyDone when something was."""
+        """Raises AzureError when nothing was changed, PartlyDone when something was, AnswerLost when nobody knows."""
         return self._put(kind, id, inputs, before=self._store.resource(id))
 
     def read(self, id: str) -> Resource | None:
-        """The resource as it shows itself; None if there is none. Raises AzureError."""
+        """The resource as it shows itself; None if there is none. Raises AzureError, AnswerLost."""
         return self._attempt("GET", id, lambda _: self._shown(id))
 
     def delete(self, id: str) -> None:
-        """Remove a resource with all that is in it; that it is gone already is fine. Raises AzureError."""
+        """Remove a resource with all that is in it; that it is gone already is fine. Raises AzureError, AnswerLost."""
 
         def remove(fault: Fault | None) -> None:
             resource = self._store.resource(id)
@@ -99,8 +99,10 @@ class ResourceManager:
 
     def _put(self, kind: ResourceType, id: str, inputs: Json, *, before: Resource | None) -> Resource:
         def put(fault: Fault | None) -> Resource:
+            nonlocal before
             resource = self._write(kind, id, inputs, before)
             new = before is None or before.outputs.get(STATE) == FAILED
+            before = resource  # if the answer gets lost, the client asks once more for what is there then
             reason = str(_refusal(fault)) if fault else self._effects(resource, new=new)
             if reason is None:
                 return self._shown(id) or resource
@@ -162,6 +164,12 @@ class ResourceManager:
                 if fault.after:
                     action(None)
                 _wait_for_ever()
+            if fault.status == CUT_OFF:
+                if fault.after:
+                    action(None)
+                if number == ATTEMPTS:
+                    raise AnswerLost(method, path)
+                continue
             if fault.after:
                 return action(fault)
             again = fault.status in RETRIED or fault.code == RETRIED_CODE

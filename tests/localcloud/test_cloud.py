@@ -13,12 +13,13 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import pytest
 from lightkube import ApiError, Client, KubeConfig
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import ConfigMap, Namespace
 
-from localcloud.azure.records import Fault, Resource
+from localcloud.azure.records import CUT_OFF, Fault, Resource
 from localcloud.azure.store import Store
 from localcloud.cloud import CloudFailed, Endpoints, LocalCloud, supervisor_lock, supervisor_pid
 from localcloud.kube.gateway import through
@@ -148,6 +149,12 @@ def test_the_api_server_follows_fault_rules_for_whoever_goes_through_its_gateway
     with pytest.raises(ApiError) as twice:
         kubernetes.create(made)
     assert twice.value.status.reason == "AlreadyExists", "the API server's own answer"
+    store.add_fault(replace(rule, method="DELETE", path="/configmaps/one$", status=CUT_OFF, after=True))
+    with pytest.raises(httpx2.RemoteProtocolError):
+        kubernetes.delete(ConfigMap, "one", namespace="default")
+    with pytest.raises(ApiError) as gone:
+        kubernetes.delete(ConfigMap, "one", namespace="default")
+    assert gone.value.status.code == 404
     store.close()
 
 

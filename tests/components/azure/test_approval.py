@@ -11,7 +11,7 @@ from components.azure.approval import ApprovalError, EndpointState, PrivateEndpo
 from components.azure.credentials import arm_endpoint, arm_scope, credential
 from components.azure.patience import DeadlinePassed, Patience
 from localcloud.azure import private_link
-from localcloud.azure.records import Fault, Resource
+from localcloud.azure.records import CUT_OFF, Fault, Resource
 from localcloud.azure.store import Store
 from tests.components.azure.conftest import ENDPOINT_ID, MESSAGE, SERVICE_ID, WORKSPACE_ID, Clock, Hurried
 
@@ -211,11 +211,12 @@ def test_a_refusal_that_does_not_pass_is_told_at_once(
     assert clock.now == 0
 
 
+@pytest.mark.parametrize("status", [500, CUT_OFF])
 def test_an_approval_whose_answer_was_lost_is_found_by_the_next_attempt(
-    approver: PrivateEndpointApprover, store: Store, endpoint: Resource
+    approver: PrivateEndpointApprover, store: Store, endpoint: Resource, status: int
 ) -> None:
     ask(store, endpoint)
-    store.add_fault(Fault(method="PUT", path=CONNECTION, status=500, code="Lost", after=True))
+    store.add_fault(Fault(method="PUT", path=CONNECTION, status=status, code="Lost", after=True))
     assert approver.approve().status == "Approved"
 
 

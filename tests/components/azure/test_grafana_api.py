@@ -9,7 +9,7 @@ import pytest
 from components.azure.credentials import GRAFANA_SCOPE, credential
 from components.azure.grafana_api import AGAIN, GrafanaApi, GrafanaError, held
 from components.azure.patience import DeadlinePassed, Patience
-from localcloud.azure.records import Fault
+from localcloud.azure.records import CUT_OFF, Fault
 from localcloud.azure.store import Store
 from tests.components.azure.conftest import Clock, grant
 
@@ -91,10 +91,11 @@ def test_a_name_that_is_taken_is_told_at_once(allowed: GrafanaApi, clock: Clock)
     assert clock.now == 0
 
 
+@pytest.mark.parametrize("status", [503, CUT_OFF])
 def test_a_creation_whose_answer_was_lost_is_found_by_the_next_attempt(
-    allowed: GrafanaApi, store: Store
+    allowed: GrafanaApi, store: Store, status: int
 ) -> None:
-    store.add_fault(Fault(method="POST", path="/api/datasources", status=503, code="Lost", after=True))
+    store.add_fault(Fault(method="POST", path="/api/datasources", status=status, code="Lost", after=True))
     allowed.put_data_source("profiles", SOURCE)
     assert store.faults() == []
     assert allowed.data_source("profiles") is not None

@@ -12,7 +12,7 @@ from google.rpc import status_pb2
 from pulumi.runtime.proto import provider_pb2 as pb
 
 from localcloud.azure.known_types import KNOWN
-from localcloud.azure.records import Fault, Json, Resource
+from localcloud.azure.records import CUT_OFF, Fault, Json, Resource
 from localcloud.azure.resource_types import resource_type
 from localcloud.azure.store import Store
 from localcloud.plugin.values import UNKNOWN, from_struct, to_struct
@@ -562,6 +562,28 @@ def test_an_operation_that_ends_badly_leaves_the_resource_to_the_next_run(
     assert from_struct(detail.properties)["provisioningState"] == "Failed"
     checked, _ = engine.check(WORKSPACE, inputs)
     assert engine.update(WORKSPACE, detail.id, {}, checked)["provisioningState"] == "Succeeded"
+
+
+def test_a_creation_whose_answer_is_cut_off_is_asked_for_again_and_made_once(
+    engine: Engine, store: Store, group: Resource
+) -> None:
+    store.add_fault(Fault(method="PUT", path="/grafana/graf$", status=CUT_OFF, code="", after=True, times=3))
+    id, outputs = engine.create(GRAFANA, GRAFANA_INPUTS)
+    assert outputs["name"] == "graf"
+    verbs = [event.verb for event in store.events() if event.id == id]
+    assert verbs == ["create", "update", "update", "update"]
+
+
+def test_a_creation_that_is_never_answered_may_have_been_made(
+    engine: Engine, store: Store, group: Resource
+) -> None:
+    store.add_fault(Fault(method="PUT", path="/grafana/graf$", status=CUT_OFF, code="", after=True, times=4))
+    with pytest.raises(grpc.RpcError) as lost:
+        engine.create(GRAFANA, GRAFANA_INPUTS)
+    assert "unexpected EOF" in _message(lost)
+    with pytest.raises(grpc.RpcError) as again:
+        engine.create(GRAFANA, GRAFANA_INPUTS)
+    assert "cannot create already existing resource" in _message(again)
 
 
 def test_an_answer_that_is_lost_while_deleting_is_mended_by_deleting_again(
