@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """`python -m recovery --stack dev`: after a `pulumi up` that was killed, so that the next one can go on.
 
-An engine that dies does not know whether the creations under way had an effect, and Azure refuses to create what is
-there. Names are given by the program, so the ids are known: what exists is taken into the state, the rest is forgotten.
+An engine that dies does not know whether the creations under way had an effect, and azure-native refuses to create what
+is there. Names are given by the program, so the ids are known: what exists is taken into the state, the rest is
+forgotten. Where the answer to a creation was lost, the engine lives, and its next run names what is there: `--adopt`.
 """
 
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, NoReturn
 
@@ -13,7 +15,15 @@ import typer
 
 from .engine import EngineFailed, Locked, Stack
 from .ids import UnknownType
-from .state import as_half_made, as_if_created, half_made, interrupted, unfinished_creations
+from .state import (
+    NotWanted,
+    as_half_made,
+    as_if_created,
+    as_wanted,
+    half_made,
+    interrupted,
+    unfinished_creations,
+)
 
 SUBSCRIPTION_KEY = "azure-native:subscriptionId"
 
@@ -24,42 +34,54 @@ def recover(
         bool,
         typer.Option("--unlock", help="The command that holds the stack's lock is dead: remove the lock."),
     ] = False,
+    adopt: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="ID", help="What `pulumi up` cannot create because it exists: it is the stack's."
+        ),
+    ] = None,
     config_file: Annotated[Path | None, typer.Option(help="As for pulumi.")] = None,
     directory: Annotated[Path, typer.Option(help="Where the program is.")] = Path(),
 ) -> None:
-    """Take what an interrupted `pulumi up` has made into the stack's state."""
+    """Take what a `pulumi up` has made that was killed, or was not answered, into the stack's state."""
     engine = Stack(name=stack, directory=directory, config_file=config_file)
     try:
         if unlock:
             engine.unlock()
-        subscription = engine.config(SUBSCRIPTION_KEY) or os.environ.get("ARM_SUBSCRIPTION_ID")
-        if not subscription:
-            _end(
-                f"no subscription: set {SUBSCRIPTION_KEY} in the stack's configuration, or ARM_SUBSCRIPTION_ID"
-            )
-        state = engine.state()
-        found, errors = unfinished_creations(state, subscription), half_made(state)
-        for one in found:
-            typer.echo(f"unfinished: {one.urn}" + (f", perhaps made: {one.id}" if one.id else ""))
-        if found:
-            engine.replace_state(as_if_created(state, found))
-        engine.refresh()
-        state = engine.state()
-        if errors := errors | interrupted(state, found):
-            engine.replace_state(as_half_made(state, errors))
-        there = {resource["urn"] for resource in state["deployment"].get("resources", [])}
+        made, left = _taken_in(engine, adopt or [])
     except Locked as error:
         _end(f"{error}\nif no such command runs any more, run this again with --unlock")
     except UnknownType as error:
         _end(
             f"{error} was being created, and recovery/ids.py does not know its id: `pulumi refresh` asks for it"
         )
+    except NotWanted as error:
+        _end(f"{error} is nothing that the next `pulumi up` would create; give the id as its error has it")
     except EngineFailed as error:
         _end(str(error))
+    typer.echo(f"{made} had been made and are in the state now, {left} are left to the next `pulumi up`")
+
+
+def _taken_in(engine: Stack, adopted: Sequence[str]) -> tuple[int, int]:
+    """How many of the unfinished creations had been made, and how many had not."""
+    subscription = engine.config(SUBSCRIPTION_KEY) or os.environ.get("ARM_SUBSCRIPTION_ID")
+    if not subscription:
+        _end(f"no subscription: set {SUBSCRIPTION_KEY} in the stack's configuration, or ARM_SUBSCRIPTION_ID")
+    state = engine.state()
+    if adopted:
+        state = as_wanted(state, engine.plan(), adopted, subscription)
+    found, errors = unfinished_creations(state, subscription), half_made(state)
+    for one in found:
+        typer.echo(f"unfinished: {one.urn}" + (f", perhaps made: {one.id}" if one.id else ""))
+    if found:
+        engine.replace_state(as_if_created(state, found))
+    engine.refresh()
+    state = engine.state()
+    if errors := errors | interrupted(state, found):
+        engine.replace_state(as_half_made(state, errors))
+    there = {resource["urn"] for resource in state["deployment"].get("resources", [])}
     made = sum(one.urn in there for one in found)
-    typer.echo(
-        f"{made} had been made and are in the state now, {len(found) - made} are left to the next `pulumi up`"
-    )
+    return made, len(found) - made
 
 
 def _end(message: str) -> NoReturn:

@@ -57,6 +57,11 @@ class Stack:
                 if not note.stat().st_size:
                     note.unlink()
 
+    def plan(self) -> dict[str, Any]:
+        """Raises Locked."""
+        plan: dict[str, Any] = json.loads(self._run("preview", "--json", *self._config()))
+        return plan
+
     def replace_state(self, state: Mapping[str, Any]) -> None:
         """Raises Locked."""
         self._run("stack", "import", "--force", given=json.dumps(state))  # --force: with operations under way

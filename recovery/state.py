@@ -8,6 +8,10 @@ from typing import Any
 from .ids import physical_id
 
 
+class NotWanted(Exception):
+    """The program does not make what is to be taken into the state; the text is its id."""
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Unfinished:
     """A creation that was interrupted. `id`: of what it may have made; None: of nothing that would be in the way."""
@@ -51,6 +55,25 @@ def as_if_created(state: Mapping[str, Any], found: Sequence[Unfinished]) -> dict
         "resources": [*state["deployment"]["resources"], *made],
         "pending_operations": left,
     }
+    return {**state, "deployment": deployment}
+
+
+def as_wanted(
+    state: Mapping[str, Any], plan: Mapping[str, Any], ids: Sequence[str], subscription: str
+) -> dict[str, Any]:
+    """The state as if those creations of a plan (`pulumi preview --json`) were under way that make what `ids` name.
+
+    Raises NotWanted, UnknownType.
+    """
+    creations = [step["newState"] for step in plan.get("steps", []) if step["op"] == "create"]
+    by_id = {
+        str(physical_id(one["type"], one.get("inputs", {}), subscription)).lower(): one for one in creations
+    }
+    for id in ids:
+        if id.lower() not in by_id:
+            raise NotWanted(id)
+    begun = [{"resource": by_id[id.lower()], "type": "creating"} for id in ids]
+    deployment = {**state["deployment"], "pending_operations": [*_operations(state), *begun]}
     return {**state, "deployment": deployment}
 
 

@@ -6,9 +6,11 @@ from typing import Any
 import pytest
 
 from recovery.state import (
+    NotWanted,
     Unfinished,
     as_half_made,
     as_if_created,
+    as_wanted,
     half_made,
     interrupted,
     unfinished_creations,
@@ -57,6 +59,20 @@ def test_what_may_be_there_is_in_the_state_for_a_refresh_to_look_at() -> None:
 def test_other_operations_are_left_to_the_engine() -> None:
     deployment = as_if_created(INTERRUPTED, unfinished_creations(INTERRUPTED, "s"))["deployment"]
     assert deployment["pending_operations"] == [{"type": "deleting", "resource": GROUP}]
+
+
+PLAN = {"steps": [{"op": "same", "newState": GROUP}, {"op": "create", "newState": NETWORK}]}
+
+
+def test_what_the_program_would_make_and_is_there_is_as_if_it_were_being_made() -> None:
+    wanted = as_wanted(state(), PLAN, [NETWORK_ID.upper()], "s")
+    assert unfinished_creations(wanted, "s") == [Unfinished(urn="urn:network", id=NETWORK_ID)]
+
+
+@pytest.mark.parametrize("id", [str(GROUP["id"]), f"{NETWORK_ID}-of-somebody"])
+def test_what_the_program_would_not_make_is_not_taken(id: str) -> None:
+    with pytest.raises(NotWanted, match=id):
+        as_wanted(state(), PLAN, [id], "s")
 
 
 EXTENSION = {"urn": "urn:extension", "id": "/extension", "initErrors": ["Helm installation failed"]}
