@@ -3,7 +3,8 @@
 
 An engine that dies does not know whether the creations under way had an effect, and azure-native refuses to create what
 is there. Names are given by the program, so the ids are known: what exists is taken into the state, the rest is
-forgotten. Where the answer to a creation was lost, the engine lives, and its next run names what is there: `--adopt`.
+forgotten; so is what Helm had not brought to an end. Where the answer to a creation was lost, the engine lives, and
+its next run names what is there: `--adopt`.
 """
 
 import os
@@ -14,6 +15,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from .engine import EngineFailed, Locked, Stack
+from .helm import ClusterSilent, forget_unfinished
 from .ids import UnknownType
 from .state import (
     NotWanted,
@@ -73,8 +75,8 @@ def _taken_in(engine: Stack, adopted: Sequence[str]) -> tuple[int, int]:
     found, errors = unfinished_creations(state, subscription), half_made(state)
     for one in found:
         typer.echo(f"unfinished: {one.urn}" + (f", perhaps made: {one.id}" if one.id else ""))
-    if found:
-        engine.replace_state(as_if_created(state, found))
+    engine.replace_state(as_if_created(state, found))  # also for nothing: Locked, if somebody is at work
+    _forget_installations(engine)
     engine.refresh()
     state = engine.state()
     if errors := errors | interrupted(state, found):
@@ -82,6 +84,16 @@ def _taken_in(engine: Stack, adopted: Sequence[str]) -> tuple[int, int]:
     there = {resource["urn"] for resource in state["deployment"].get("resources", [])}
     made = sum(one.urn in there for one in found)
     return made, len(found) - made
+
+
+def _forget_installations(engine: Stack) -> None:
+    try:
+        for record in forget_unfinished(engine.state(show_secrets=True)):
+            typer.echo(f"removed Helm's record of an installation that did not end: Secret {record}")
+    except ClusterSilent as error:
+        typer.echo(
+            f"{error}; `another operation is in progress` will be Helm's answer if there is one", err=True
+        )
 
 
 def _end(message: str) -> NoReturn:

@@ -30,8 +30,10 @@ class Stack:
     directory: Path
     config_file: Path | None = None
 
-    def state(self) -> dict[str, Any]:
-        state: dict[str, Any] = json.loads(self._run("stack", "export"))
+    def state(self, *, show_secrets: bool = False) -> dict[str, Any]:
+        """In clear it stays in this process."""
+        secrets = ["--show-secrets"] if show_secrets else []
+        state: dict[str, Any] = json.loads(self._run("stack", "export", *secrets))
         return state
 
     def config(self, key: str) -> str | None:

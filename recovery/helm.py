@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Helm's records of installations that did not come to their end. Helm refuses every other one as long as it has such a
+record, and nothing but whoever installed ends it; what it has made belongs to the release's name, and the next
+installation takes it on.
+
+Not here: whether somebody still installs. The lock of the stack says so.
+"""
+
+import json
+from collections.abc import Iterator, Mapping
+from typing import Any, Final
+
+import httpx2
+import yaml
+from lightkube import ApiError, Client, KubeConfig
+from lightkube.models.meta_v1 import ObjectMeta
+from lightkube.resources.core_v1 import Secret
+
+from .ids import HELM_RELEASE
+
+UNFINISHED: Final = ["pending-install", "pending-upgrade", "pending-rollback"]
+"""https://github.com/helm/helm/blob/main/pkg/release/common/status.go"""
+
+TIMEOUT_SECONDS: Final = 10.0
+
+
+class ClusterSilent(Exception):
+    """The cluster of a release does not answer, or not to us; the text says so."""
+
+
+def forget_unfinished(state: Mapping[str, Any]) -> list[str]:
+    """Of a state with its secrets in clear: removes such records of its releases, and returns their names.
+
+    Raises ClusterSilent.
+    """
+    forgotten = []
+    for kubeconfig, namespace, release in _releases(state):
+        labels: dict[str, Any] = {"owner": "helm", "name": release, "status": UNFINISHED}
+        try:
+            kubernetes = Client(KubeConfig.from_dict(kubeconfig).get(), timeout=httpx2.Timeout(TIMEOUT_SECONDS))
+            for record in list(kubernetes.list(Secret, namespace=namespace, labels=labels)):
+                assert isinstance(record.metadata, ObjectMeta)
+                name = str(record.metadata.name)
+                kubernetes.delete(Secret, name, namespace=namespace)
+                forgotten.append(f"{namespace}/{name}")
+        except (ApiError, httpx2.HTTPError) as error:
+            raise ClusterSilent(f"Helm's records of {namespace}/{release} cannot be read: {error}") from error
+    return forgotten
+
+
+def _releases(state: Mapping[str, Any]) -> Iterator[tuple[dict[str, Any], str, str]]:
+    """Kubeconfig, namespace and name of each release that is there or was being made."""
+    deployment = state["deployment"]
+    there = deployment.get("resources") or []
+    begun = [operation["resource"] for operation in deployment.get("pending_operations") or []]
+    providers = {f"{one['urn']}::{one.get('id')}": one.get("inputs", {}) for one in there}
+    for one in [*there, *begun]:
+        kubeconfig = _plain(providers.get(one.get("provider"), {}).get("kubeconfig"))
+        if one["type"] == HELM_RELEASE and kubeconfig:
+            inputs = one["inputs"]
+            yield yaml.safe_load(kubeconfig), inputs.get("namespace", "default"), inputs["name"]
+
+
+def _plain(value: Any) -> str:
+    """A secret as `pulumi stack export --show-secrets` writes it: JSON in JSON."""
+    return str(json.loads(value["plaintext"])) if isinstance(value, Mapping) else str(value or "")
