@@ -17,7 +17,7 @@ OPTIONS ?=
 LANES ?= 3
 # Of `make test-failures`: which stacks, and which of the ways' turns (tests/engine/failures.py).
 STACKS ?= dev staging prod
-TURNS ?= 0 1 2 3 4 5 6 7 8
+TURNS ?= 0 1 2 3 4 5 6 7 8 9
 
 VENV := .venv/bin
 DEPENDENCIES := .venv/dependencies

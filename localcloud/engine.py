@@ -44,14 +44,20 @@ class Engine:
     """One stack of the program in `directory`, its state kept in the local cloud.
 
     `config_file` replaces `Pulumi.<stack>.yaml`, so that a run can have its own configuration and the checkout stays
-    as it is. `on_line` is called with each line as the engine prints it.
+    as it is. `passphrase` encrypts the secrets of the state, and must fit the file's salt, if it has one. `on_line` is
+    called with each line as the engine prints it.
     """
 
     cloud: LocalCloud
     stack: str = "dev"
     directory: Path = CHECKOUT
     config_file: Path | None = None
+    passphrase: str = ""
     on_line: Callable[[str], None] | None = None
+
+    def environment(self) -> dict[str, str]:
+        """Of every command."""
+        return {**self.cloud.environment(), "PULUMI_CONFIG_PASSPHRASE": self.passphrase}
 
     def create(self) -> None:
         """Make the stack if the state has none of its name."""
@@ -119,7 +125,7 @@ class Engine:
             subprocess.Popen(
                 [*_PULUMI, command, *self._options(), *flags],
                 cwd=self.directory,
-                env=self.cloud.environment(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=printed,
                 stderr=subprocess.STDOUT,
@@ -154,7 +160,7 @@ class Engine:
             subprocess.Popen(
                 command,
                 cwd=self.directory,
-                env=self.cloud.environment(),
+                env=self.environment(),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=errors,

@@ -2,12 +2,13 @@
 """How creations fail, and which fails how: fault rules for every type of Azure and every kind of Kubernetes.
 
 The ways are dealt out by type, and moved on by a turn: as many turns as ways make the matrix of all types and all ways.
+One more turn has the one way that leaves the engine in the dark and alive, for all of them.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
-from localcloud.azure.records import UNANSWERED, Fault
+from localcloud.azure.records import CUT_OFF, UNANSWERED, Fault
 
 AZURE: Final[Mapping[str, Mapping[str, Any]]] = {
     "TooManyRequests": {"status": 429, "times": 4},
@@ -33,6 +34,11 @@ KUBERNETES: Final[Mapping[str, Mapping[str, Any]]] = {
     "KilledAfter": {"status": UNANSWERED, "after": True},
 }
 """By the reason. `Forbidden` is a quota, or a role that has not spread. The last but two: the answer is lost."""
+
+LOST_TURN: Final = max(len(AZURE), len(KUBERNETES))
+"""The turn in which each creation is made, and no answer arrives."""
+
+LOST: Final[Mapping[str, Any]] = {"status": CUT_OFF, "after": True, "times": 4}
 
 TYPES: Final = (
     "resourceGroups",
@@ -92,8 +98,14 @@ GRAFANA_AND_APPROVAL: Final = (
     Fault(
         method="POST", path="/refreshManagedPrivateEndpoints$", status=429, code="TooManyRequests", each=True
     ),
+    *(
+        Fault(method=method, path=path, status=CUT_OFF, code="AnswerLost", each=True, after=True)
+        for method, path in (("POST", "^/grafana/"), ("PUT", "/privateEndpointConnections/"))
+    ),
 )
-"""What the dynamic providers wait for, and nobody sees: roles that have not spread, a server that is busy."""
+"""What the dynamic providers wait for, and nobody sees: roles that have not spread, a server that is busy, an answer
+that does not arrive.
+"""
 
 
 def rules(turn: int) -> Iterator[Fault]:
@@ -111,7 +123,7 @@ def rules(turn: int) -> Iterator[Fault]:
                 code=code,
                 message=words(kind, code),
                 each=True,
-                **how,
+                **{**how, "times": 1},
             )
     yield from GRAFANA_AND_APPROVAL
 
@@ -121,9 +133,14 @@ def words(kind: str, code: str) -> str:
     return f"{code}: {kind} cannot be made now"
 
 
+def shown(rule: Fault) -> str:
+    """What the user sees of it."""
+    return "EOF" if rule.status == CUT_OFF else rule.message
+
+
 def _dealt(
     kinds: Iterable[str], ways: Mapping[str, Mapping[str, Any]], turn: int
 ) -> Iterator[tuple[str, tuple[str, Mapping[str, Any]]]]:
-    items = list(ways.items())
+    items = list(ways.items()) if turn < LOST_TURN else [("AnswerLost", LOST)]
     for number, kind in enumerate(kinds):
         yield kind, items[(number + turn) % len(items)]

@@ -1,17 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When an engine is killed, and an API server that does not answer any more."""
+"""When an engine is killed and what is done after that; an API server that does not answer any more; credentials."""
 
 import os
+import re
 import signal
+import subprocess
+import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
+import yaml
+
 from localcloud.azure.store import Store
 from localcloud.cloud import LocalCloud
+from localcloud.engine import CHECKOUT, Engine
+
+TOKEN: Final = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
+"""A JSON Web Token: what Azure and Grafana take for credentials."""
 
 QUIET_SECONDS: Final = 1.5
 
@@ -79,3 +88,31 @@ class CommandLines:
                     self._settled.add(process)
                 self._last[process] = line
                 self.seen.add(line)
+
+
+def recovery(engine: Engine, *more: str) -> subprocess.CompletedProcess[str]:
+    """What the README says to do after a `pulumi up` that was killed."""
+    options = ["--stack", engine.stack, "--config-file", str(engine.config_file), *more]
+    return subprocess.run(
+        [sys.executable, "-m", "recovery", *options],
+        cwd=CHECKOUT,
+        env=engine.environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+    )
+
+
+def credentials_in(texts: Iterable[str], cloud: LocalCloud, *more: str) -> list[str]:
+    """The cluster's, those of the identity that deploys, `more` of them, and tokens: those that stand in one of the
+    texts, or in a log of the cloud.
+    """
+    kubeconfig = yaml.safe_load(cloud.endpoints.kubeconfig.read_text())
+    secrets = [str(value) for user in kubeconfig["users"] for value in user["user"].values()]
+    assert secrets
+    secrets += [cloud.endpoints.identity_header, *more]
+    logs = [file.read_text(errors="replace") for file in (cloud.state / "logs").iterdir()]
+    assert len(logs) > 4
+    searched = [*texts, *logs]
+    found = [secret for text in searched for secret in secrets if secret in text]
+    return found + [token for text in searched for token in TOKEN.findall(text)]

@@ -11,23 +11,27 @@ The tests of this file share the deployment and run in the order in which they s
 import json
 import os
 import re
-import subprocess
-import sys
 from collections import Counter
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pytest
-import yaml
 
 from localcloud.azure.records import UNANSWERED, Fault
 from localcloud.azure.store import Store
 from localcloud.azure.types_cluster import node_resource_group_id
 from localcloud.cloud import LocalCloud
-from localcloud.engine import CHECKOUT, Engine
+from localcloud.engine import CHECKOUT, Ended, Engine
 from localcloud.kube import gateway
 from tests.engine import failures
-from tests.engine.interruptions import CommandLines, Killer, api_server, silenced
+from tests.engine.interruptions import (
+    CommandLines,
+    Killer,
+    api_server,
+    credentials_in,
+    recovery,
+    silenced,
+)
 
 STACK: Final = os.environ.get("GPUHEAP_FAILURES_STACK", "dev")
 TURN: Final = int(os.environ.get("GPUHEAP_FAILURES_TURN", "-1"))
@@ -40,9 +44,11 @@ pytestmark = [
     pytest.mark.skipif(TURN < 0, reason="a quarter of an hour: `make test-failures STACKS=dev TURNS=0`"),
 ]
 
-MOST_TRIES: Final = 40
-TOKEN: Final = re.compile(r"eyJ[\w-]{8,}\.[\w-]{8,}\.[\w-]{8,}")
-"""A JSON Web Token: what Azure and Grafana take for credentials."""
+MOST_TRIES: Final = 60
+HELM_REFUSES: Final = "another operation (install/upgrade/rollback) is in progress"
+
+deleting = pytest.mark.skipif(TURN > 0, reason="a deleted cluster is the same after each turn: turn 0 has it")
+killing = pytest.mark.skipif(TURN == failures.LOST_TURN, reason="no creation hangs in this turn")
 
 
 @dataclass(slots=True)
@@ -87,7 +93,7 @@ def tries(engine: Engine, store: Store) -> Tries:
         if ended.killed:
             tries.cut_short |= store.met() - before
             tries.without_unlock = tries.without_unlock or first_recovery(engine)
-            tries.printed.append(recover(engine))
+        tries.printed.append(recover(engine, ended))
         tries.states.append(json.dumps(engine.state()))
         if not ended.failed:
             return tries
@@ -103,23 +109,15 @@ def first_recovery(engine: Engine) -> str:
     return done.stdout
 
 
-def recover(engine: Engine) -> str:
-    """What the README says to do after a `pulumi up` that was killed. Returns what it printed."""
-    done = recovery(engine, "--unlock")
+def recover(engine: Engine, ended: Ended) -> str:
+    """What the README says to do after a `pulumi up` that was killed, or that says so. Returns what it printed."""
+    adopted = re.findall(r"cannot create already existing resource '([^']+)'", ended.printed)
+    if not (ended.killed or adopted or HELM_REFUSES in ended.printed):
+        return ""
+    options = [option for id in sorted(set(adopted)) for option in ("--adopt", id)]
+    done = recovery(engine, *(["--unlock"] if ended.killed else []), *options)
     assert done.returncode == 0, done.stdout
     return done.stdout
-
-
-def recovery(engine: Engine, *more: str) -> subprocess.CompletedProcess[str]:
-    options = ["--stack", engine.stack, "--config-file", str(engine.config_file), *more]
-    return subprocess.run(
-        [sys.executable, "-m", "recovery", *options],
-        cwd=CHECKOUT,
-        env=engine.cloud.environment(),
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
-        text=True,
-    )
 
 
 def test_every_creation_has_failed_once(tries: Tries, store: Store) -> None:
@@ -151,13 +149,15 @@ def test_every_refusal_was_shown_in_the_servers_own_words(tries: Tries, store: S
         if rule.status == UNANSWERED or rule in failures.GRAFANA_AND_APPROVAL or rule.method == "POST":
             continue
         if any(re.search(rule.path, path, re.IGNORECASE) for path in met):
-            assert rule.message in printed
+            assert failures.shown(rule) in printed
 
 
+@killing
 def test_a_lock_that_may_be_somebodys_is_left_alone(tries: Tries) -> None:
     assert "run this again with --unlock" in tries.without_unlock
 
 
+@killing
 def test_what_was_made_when_the_engine_was_killed_is_in_the_state_and_what_was_not_is_forgotten(
     tries: Tries,
 ) -> None:
@@ -190,18 +190,11 @@ def test_the_stack_has_converged(tries: Tries, engine: Engine, store: Store) -> 
 def test_no_credential_stood_in_a_state_an_output_a_log_or_on_a_command_line(
     tries: Tries, local_cloud: LocalCloud
 ) -> None:
-    kubeconfig = yaml.safe_load(local_cloud.endpoints.kubeconfig.read_text())
-    secrets = [str(value) for user in kubeconfig["users"] for value in user["user"].values()]
-    secrets.append(local_cloud.endpoints.identity_header)
-    assert len(secrets) > 1
     assert len(tries.command_lines.seen) > 10
-    logs = [file.read_text(errors="replace") for file in (local_cloud.state / "logs").iterdir()]
-    assert len(logs) > 4
-    for text in (*tries.states, *tries.printed, *tries.command_lines.seen, *logs):
-        assert not [secret for secret in secrets if secret in text]
-        assert not TOKEN.search(text)
+    assert not credentials_in([*tries.states, *tries.printed, *tries.command_lines.seen], local_cloud)
 
 
+@deleting
 def test_refresh_says_what_is_gone_with_a_cluster_that_somebody_deleted(
     tries: Tries, engine: Engine, store: Store
 ) -> None:
@@ -219,22 +212,44 @@ def test_refresh_says_what_is_gone_with_a_cluster_that_somebody_deleted(
     }
 
 
+@deleting
 def test_destroy_leaves_nothing_though_the_cluster_is_gone_each_deletion_fails_and_it_is_killed(
     tries: Tries, engine: Engine, store: Store
 ) -> None:
+    deletions_fail(store)
+    with silenced(api_server(engine.cloud)):
+        destroy(tries, engine, store)
+    assert store.resources() == []
+    assert not azure_resources(json.dumps(engine.state()))
+
+
+@pytest.mark.skipif(TURN == 0, reason="turn 0 destroys it in another way")
+def test_destroy_leaves_nothing_though_in_turn_1_each_deletion_fails_and_it_is_killed(
+    tries: Tries, engine: Engine, store: Store
+) -> None:
+    if TURN == 1:
+        deletions_fail(store)
+    destroy(tries, engine, store)
+    assert store.resources() == []
+    assert not azure_resources(json.dumps(engine.state()))
+
+
+def deletions_fail(store: Store) -> None:
     killed = Fault(method="DELETE", path="", status=UNANSWERED, code="Killed", each=True)
     for number, kind in enumerate(("accounts", "prometheusRuleGroups")):
         store.add_fault(replace(killed, path=f"/{kind}/[^/]+$", after=bool(number)))
     store.add_fault(Fault(method="DELETE", path="", status=409, code="Conflict", each=True))
-    with silenced(api_server(engine.cloud)):
-        for _ in range(MOST_TRIES):
-            ended = engine.destroy_killed_when(Killer(store, tries.command_lines), "--continue-on-error")
-            if ended.killed:
-                recover(engine)
-            elif not ended.failed:
-                break
-    assert store.resources() == []
-    assert not azure_resources(json.dumps(engine.state()))
+
+
+def destroy(tries: Tries, engine: Engine, store: Store) -> None:
+    """Again and again, until nothing fails."""
+    for _ in range(MOST_TRIES):
+        ended = engine.destroy_killed_when(Killer(store, tries.command_lines), "--continue-on-error")
+        if ended.killed:
+            recover(engine, ended)
+        elif not ended.failed:
+            return
+    pytest.fail(f"after {MOST_TRIES} tries it still fails:\n{ended.printed}")
 
 
 def azure_resources(state: str) -> set[str]:
