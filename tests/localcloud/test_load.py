@@ -49,7 +49,7 @@ def test_ten_times_the_load_does_not_pass() -> None:
 
 
 def test_a_process_with_very_many_stacks_pushes_parts_that_pass() -> None:
-    parts = pushes(20_000, now_ns=NOW)
+    parts = pushes(17_000, now_ns=NOW)
     assert len(parts) > 1
     assert all(part.plain_bytes < 2 * MEBI for part in parts)
 
