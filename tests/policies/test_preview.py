@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from localcloud.cloud import LocalCloud
-from localcloud.engine import CHECKOUT, Engine, EngineFailed
+from localcloud.engine import CHECKOUT
+from tests.localcloud.plugin.conftest import MakeProject, Project
 
-pytestmark = [pytest.mark.engine, pytest.mark.cluster]
+pytestmark = pytest.mark.engine
 
 BREAKS_EACH_RULE = """
 import pulumi_kubernetes as kubernetes
@@ -46,16 +46,20 @@ REFUSALS = {
 VIOLATION = re.compile(r"- \[mandatory\] +([\w-]+) +\(.*: ([\w-]+)\)")
 
 
-def test_each_rule_is_told_at_the_preview(local_cloud: LocalCloud, tmp_path: Path) -> None:
-    (tmp_path / "__main__.py").write_text(BREAKS_EACH_RULE)
-    options = {"virtualenv": str(CHECKOUT / ".venv")}
-    (tmp_path / "Pulumi.yaml").write_text(f"name: broken\nruntime: {{name: python, options: {options}}}\n")
-    engine = Engine(cloud=local_cloud, stack="broken", directory=tmp_path)
-    engine.create()
+@pytest.fixture
+def project(make_project: MakeProject, state: Path) -> Project:
+    """A program whose Kubernetes objects would be written into files: a preview of them needs no cluster."""
+    project = make_project(BREAKS_EACH_RULE, options={"virtualenv": str(CHECKOUT / ".venv")})
+    project.environment["GPUHEAP_LOCALCLOUD"] = str(state)
+    project.succeed("config", "set", "kubernetes:renderYamlToDirectory", str(state / "rendered"))
+    return project
+
+
+def test_each_rule_is_told_at_the_preview(project: Project, tmp_path: Path) -> None:
     policy_config = tmp_path / "policies.json"
     policy_config.write_text(json.dumps({"gpu-placement": {"taints": {"nvidia": "sku=gpu:NoSchedule"}}}))
-    with pytest.raises(EngineFailed) as refusal:
-        engine.preview_text(policy_pack=CHECKOUT / "policies", policy_config=policy_config)
-    said = str(refusal.value)
+    pack = ["--policy-pack", str(CHECKOUT / "policies"), "--policy-pack-config", str(policy_config)]
+    code, said = project.run("preview", *pack)
+    assert code != 0
     assert set(VIOLATION.findall(said)) == REFUSALS, said
     assert "Add to spec.template.spec: tolerations: [{key: sku, operator: Exists" in said
