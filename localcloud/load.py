@@ -18,7 +18,7 @@ from typing import Final
 from components.pyroscope_sizing import MEBI, sizing
 from gpuheap.contract import DEFAULT_PUSH_INTERVAL_SECONDS
 from gpuheap.heap.model import Frame
-from gpuheap.profile.encode import encode, encode_gzip
+from gpuheap.profile.encode import compress
 from gpuheap.profile.model import Profile, Sample
 from gpuheap.profile.split import split
 from localcloud.azure.ingest import Refused, checked_labels, checked_profile
@@ -76,7 +76,7 @@ def _stack(number: int) -> tuple[Frame, ...]:
 def pushes(stacks: int, *, now_ns: int) -> list[Pushed]:
     """What one process pushes in an interval."""
     return [
-        Pushed(plain_bytes=len(encode(part)), packed_bytes=len(encode_gzip(part)))
+        Pushed(plain_bytes=len(part), packed_bytes=len(compress(part)))
         for part in split(profile(stacks, now_ns=now_ns))
     ]
 
@@ -102,7 +102,7 @@ def judged(
     """Every process pushes once an interval, all at the interval's beginning, as the agents do."""
     now = datetime.now(UTC)
     one = profile(stacks, now_ns=int(now.timestamp() * 1e9))
-    parts = [encode(part) for part in split(one)]
+    parts = split(one)
     labels = checked_labels([("__name__", "gpu_memory"), ("service_name", "load"), ("pid", "1")])
     refusals = _refusals(parts, labels, now)
     bucket = Bucket(rate=rate_mib * MEBI, burst=burst_mib * MEBI)

@@ -14,7 +14,7 @@ from gpuheap.heap.notes import kind_notes, late_notes
 from gpuheap.heap.samples import SiteValues
 from gpuheap.heap.totals import Group, group_of
 from gpuheap.profile.build import build
-from gpuheap.profile.encode import encode_gzip
+from gpuheap.profile.encode import compress
 from gpuheap.profile.model import PUSH_SAMPLE_LABELS
 from gpuheap.profile.split import split
 from gpuheap.stacks.display import Detail
@@ -63,7 +63,7 @@ def pushes(
         for number, part in enumerate(split(whole), start=1):
             # Pyroscope 1.x keeps one profile for each series and time: further parts are series of their own.
             extra = () if number == 1 else (("part", str(number)),)
-            result.append(Push(labels=(*labels, *extra), pprof=encode_gzip(part)))
+            result.append(Push(labels=(*labels, *extra), pprof=compress(part)))
     return result
 
 

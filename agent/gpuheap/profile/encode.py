@@ -6,6 +6,7 @@ brackets: pprof tools do not look for symbols of such a mapping, and Python fram
 """
 
 import gzip
+from collections.abc import Sequence
 from typing import Any
 
 from gpuheap.heap.model import Frame, FrameKind
@@ -20,7 +21,11 @@ def encode(profile: Profile) -> bytes:
 
 def encode_gzip(profile: Profile) -> bytes:
     """The same, compressed, as files and pushes carry it. Equal profiles give equal bytes."""
-    return gzip.compress(encode(profile), mtime=0)
+    return compress(encode(profile))
+
+
+def compress(message: bytes) -> bytes:
+    return gzip.compress(message, mtime=0)
 
 
 class _Encoder:
@@ -31,6 +36,8 @@ class _Encoder:
         self._strings: dict[str, int] = {}
         self._functions: dict[tuple[str, str], int] = {}
         self._locations: dict[tuple[Frame, str], int] = {}
+        # By identity, as the stacks of a process share their frames, and hashing one takes longer than all else here.
+        self._numbers: dict[int, int] = {}
         self._mappings: dict[tuple[str, str], int] = {}
         self._string("")  # index 0 is the empty string by definition
         self._header(profile)
@@ -38,7 +45,7 @@ class _Encoder:
             self._mapping(program)  # by convention the first one
         for sample in profile.samples:
             out = self.message.sample.add()
-            out.location_id.extend(self._location(frame) for frame in reversed(sample.stack))
+            out.location_id.extend(self._numbered(sample.stack))
             out.value.extend(sample.values)
             for key, value in sample.labels:
                 out.label.add(key=self._string(key), str=self._string(value))
@@ -88,6 +95,14 @@ class _Encoder:
                 id=number, name=self._string(frame.function), filename=self._string(frame.file)
             )
         return number
+
+    def _numbered(self, stack: Sequence[Frame]) -> list[int]:
+        """The locations of a stack, innermost first."""
+        numbers = self._numbers
+        for frame in reversed(stack):
+            if id(frame) not in numbers:
+                numbers[id(frame)] = self._location(frame)
+        return [numbers[id(frame)] for frame in reversed(stack)]
 
     def _location(self, frame: Frame) -> int:
         key = (frame, frame.build_id)

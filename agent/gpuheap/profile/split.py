@@ -15,20 +15,22 @@ MAX_BYTES: Final = 2 * 1024 * 1024 - 64 * 1024
 """Uncompressed. The labels of the series are counted with the profile: 64 KiB are left for them."""
 
 
-def split(profile: Profile, *, max_samples: int = MAX_SAMPLES, max_bytes: int = MAX_BYTES) -> list[Profile]:
-    """The profile, or parts of it that together hold the same samples; none when it has no samples.
+def split(profile: Profile, *, max_samples: int = MAX_SAMPLES, max_bytes: int = MAX_BYTES) -> list[bytes]:
+    """The profile's pprof message, or those of parts that together hold the same samples; none when it has no samples.
 
     A single sample that is too large by itself stays: the server's refusal is then counted.
     """
     if not profile.samples:
         return []
     count = len(profile.samples)
-    if count == 1 or (count <= max_samples and len(encode(profile)) <= max_bytes):
-        return [profile]
+    if count <= max_samples:
+        message = encode(profile)
+        if count == 1 or len(message) <= max_bytes:
+            return [message]
     middle = count // 2
     halves = (profile.samples[:middle], profile.samples[middle:])
     return [
-        part
+        message
         for half in halves
-        for part in split(replace(profile, samples=half), max_samples=max_samples, max_bytes=max_bytes)
+        for message in split(replace(profile, samples=half), max_samples=max_samples, max_bytes=max_bytes)
     ]

@@ -5,7 +5,7 @@ Everything was copied while its process ran, so names and lines are there after 
 """
 
 import sys
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Final
 
 from gpuheap.heap.model import Frame
@@ -27,6 +27,7 @@ class CodeObject:
     first_line: int
     lines: bytes
     lines_format: int
+    _frames: dict[int, Frame] = field(default_factory=dict, init=False, repr=False, compare=False)
 
     @property
     def is_trampoline(self) -> bool:
@@ -34,9 +35,12 @@ class CodeObject:
         return self.name == self.file == "__init__"
 
     def frame(self, instruction: int) -> Frame:
-        """The frame that executes the instruction at this byte offset."""
-        line = line_of(self.lines, self.first_line, instruction, self.lines_format)
-        return Frame(function=self.name, file=self.file, line=line)
+        """The frame that executes the instruction at this byte offset: one object for all stacks that it is on."""
+        known = self._frames.get(instruction)
+        if known is None:
+            line = line_of(self.lines, self.first_line, instruction, self.lines_format)
+            known = self._frames[instruction] = Frame(function=self.name, file=self.file, line=line)
+        return known
 
 
 def text(data: bytes, length: int, width: int, *, last: bool = False) -> str:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 from gpuheap.heap.model import Frame
-from gpuheap.profile.encode import encode
+from gpuheap.profile.decode import decode
 from gpuheap.profile.model import Profile, Sample
 from gpuheap.profile.split import split
 from tests.agent.profile.examples import example
@@ -17,8 +17,12 @@ def wide(samples: int, name_length: int = 1) -> Profile:
     )
 
 
+def parts_of(profile: Profile) -> list[Profile]:
+    return [decode(message, name="part") for message in split(profile)]
+
+
 def test_a_small_profile_stays_whole() -> None:
-    assert split(example()) == [example()]
+    assert parts_of(example()) == [example()]
 
 
 def test_a_profile_without_samples_is_not_sent() -> None:
@@ -26,15 +30,16 @@ def test_a_profile_without_samples_is_not_sent() -> None:
 
 
 def test_parts_have_at_most_sixteen_thousand_samples() -> None:
-    parts = split(wide(40_000))
+    parts = parts_of(wide(40_000))
     assert all(len(part.samples) <= 16_000 for part in parts)
     assert [sample for part in parts for sample in part.samples] == list(wide(40_000).samples)
 
 
 def test_parts_have_less_than_two_mebibytes() -> None:
-    parts = split(wide(5_000, name_length=1000))
-    assert len(parts) > 1
-    assert all(len(encode(part)) < 2 * 1024 * 1024 for part in parts)
+    messages = split(wide(5_000, name_length=1000))
+    assert len(messages) > 1
+    assert all(len(message) < 2 * 1024 * 1024 for message in messages)
+    parts = [decode(message, name="part") for message in messages]
     assert [sample for part in parts for sample in part.samples] == list(
         wide(5_000, name_length=1000).samples
     )
@@ -43,4 +48,4 @@ def test_parts_have_less_than_two_mebibytes() -> None:
 
 def test_one_sample_that_is_too_large_by_itself_stays() -> None:
     huge = wide(1, name_length=3 * 1024 * 1024)
-    assert split(huge) == [huge], "the server's refusal is counted, and nothing loops"
+    assert parts_of(huge) == [huge], "the server's refusal is counted, and nothing loops"
