@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 from typing import Final
 
+from localcloud.plugin.language.prepared import VARIABLE
 from localcloud.toolchain import programs
 from localcloud.toolchain.pins import CHECKOUT, provider_version
 from localcloud.toolchain.tools import HOME_MARKER, Tools
@@ -20,6 +21,14 @@ RUN_MODULE: Final = (
     "import runpy, sys; sys.path.insert(0, {path!r}); runpy.run_module({module!r}, None, '__main__', True)"
 )
 """Not `-m`: that would look for modules in the program's folder first, and need this checkout on the search path."""
+
+LAUNCHER: Final = """#!/bin/sh
+if [ -n "${variable}" ]; then
+    exec {copied} "$@"
+fi
+exec {command} "$@"
+"""
+"""What becomes a plugin: of the prepared Python (`plugin/language/prepared.py`), where there is one, or by itself."""
 
 
 def pulumi_home(state: Path, tools: Tools, *, python: Path = Path(sys.executable)) -> Path:
@@ -74,9 +83,13 @@ def _link(target: Path) -> Path:
 
 def _module(python: Path, module: str, *arguments: str) -> str:
     """A launcher that becomes a Python module of this checkout."""
-    code = RUN_MODULE.format(path=str(CHECKOUT), module=module)
-    command = shlex.join([str(python), "-P", "-c", code, *arguments])
-    return f'#!/bin/sh\nexec {command} "$@"\n'
+    start = RUN_MODULE.format(path=str(CHECKOUT), module=module)
+    copy = RUN_MODULE.format(path=str(CHECKOUT), module="localcloud.plugin.copied")
+    return LAUNCHER.format(
+        variable=VARIABLE,
+        command=shlex.join([str(python), "-P", "-c", start, *arguments]),
+        copied=shlex.join([str(python), "-S", "-P", "-c", copy, str(CHECKOUT), module, *arguments]),
+    )
 
 
 def _place(path: Path, content: str | Path) -> None:

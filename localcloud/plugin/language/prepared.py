@@ -2,10 +2,12 @@
 """A Python that has imported the SDKs already, and of which programs become copies: `python -m
 localcloud.plugin.language.prepared DESCRIPTOR MODULE…`.
 
-A program that declares a large stack spends most of its processor time on importing the SDKs. Who runs one stack again
-and again, as the tests do, starts this once and names its socket in `GPUHEAP_PREPARED_PYTHON`; the language host then
-runs programs by it. A copy differs from a new process in nothing but these imports: arguments, environment, folder,
-output and session are its own. What the program itself consists of is never imported beforehand.
+A program that declares a large stack spends most of its processor time on importing the SDKs, and so do the plugins
+that are written in Python. Who runs one stack again and again, as the tests do, starts this once and names its socket
+in `GPUHEAP_PREPARED_PYTHON`; the language host then runs programs by it, and the launchers of a Pulumi home plugins
+(`plugin/copied.py`). A copy differs from a new process in nothing but these imports: arguments, environment, folder,
+output and session are its own; and it ends with who asked for it. What the program itself consists of is never
+imported beforehand.
 """
 
 import gc
@@ -24,7 +26,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 VARIABLE: Final = "GPUHEAP_PREPARED_PYTHON"
 NUMBER_BYTES: Final = 4
@@ -50,17 +52,29 @@ SDKS: Final = (
     "azure.mgmt.network",
     *(f"pydantic.{part}" for part in ("config", "functional_validators", "main", "types")),
     "zoneinfo",
+    *(
+        f"localcloud.{part}"
+        for part in (
+            "azure.cluster_effects",
+            "azure.provider",
+            "plugin.docker_build",
+            "plugin.language.host",
+            "plugin.random_values",
+        )
+    ),
 )
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Program:
-    """A Python script to run, with its arguments."""
+    """A Python script to run with its arguments, or a module, which is looked for in the folder `search` first."""
 
-    script: str
     arguments: Sequence[str]
     environment: Mapping[str, str]
     folder: str
+    script: str = ""
+    module: str = ""
+    search: str = ""
 
 
 class RunningProgram:
@@ -161,8 +175,12 @@ def _taken(asking: socket.socket) -> Program:
         os.setpgid(pid, pid)  # whichever of the two is first
     os.close(output)
     os.close(errors)
-    with suppress(BrokenPipeError):
+    with suppress(ConnectionError):
         asking.sendall(_number(pid))
+        either: list[Any] = [os.pidfd_open(pid), asking]
+        if asking in select.select(either, [], [])[0]:  # closed: whoever asked has ended
+            with suppress(ProcessLookupError):
+                os.killpg(pid, signal.SIGKILL)
         asking.sendall(_number(os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])))
     os._exit(0)
 
@@ -172,11 +190,14 @@ def _run(program: Program) -> None:
     os.environ.update(program.environment)
     os.chdir(program.folder)
     sys.argv = [program.script, *program.arguments]
-    sys.path[0] = str(Path(program.script).parent)
+    sys.path[0] = program.search or str(Path(program.script).parent)
     for stream in (sys.stdout, sys.stderr):
         assert isinstance(stream, io.TextIOWrapper)
         stream.reconfigure(write_through=True)
-    runpy.run_path(program.script, run_name="__main__")
+    if program.module:
+        runpy.run_module(program.module, run_name="__main__", alter_sys=True)
+    else:
+        runpy.run_path(program.script, run_name="__main__")
 
 
 def _bury() -> None:

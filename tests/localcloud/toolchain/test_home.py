@@ -2,6 +2,8 @@
 """The Pulumi home: each plugin in the version that the SDKs ask for, real, the user's, or ours."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 from importlib.resources import files
@@ -9,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from localcloud.plugin.language.prepared import VARIABLE, prepared_python
 from localcloud.toolchain import Tools, pulumi_home
 
 
@@ -115,3 +118,22 @@ def test_a_launcher_does_not_take_modules_of_the_folder_it_is_started_in(
         plugin.terminate()
     assert port.strip().isdigit(), "the first line is the port that the engine connects to"
     assert plugin.returncode == 0
+
+
+@pytest.mark.parametrize("ended_by", [signal.SIGINT, signal.SIGKILL])
+def test_a_launcher_has_its_plugin_run_by_a_prepared_python_and_takes_it_along(
+    tmp_path: Path, tools: Tools, ended_by: signal.Signals
+) -> None:
+    (launcher,) = pulumi_home(tmp_path, tools, python=Path(sys.executable)).glob(
+        "plugins/resource-random-*/*"
+    )
+    with prepared_python(tmp_path / "python", modules=[]):
+        environment = {**os.environ, VARIABLE: str(tmp_path / "python")}
+        command = [str(launcher), "127.0.0.1:1"]
+        with subprocess.Popen(command, env=environment, stdout=subprocess.PIPE, text=True) as plugin:
+            assert plugin.stdout is not None
+            assert plugin.stdout.readline().strip().isdigit(), "the port that the engine connects to"
+            assert "plugin.copied" in Path(f"/proc/{plugin.pid}/cmdline").read_text()
+            plugin.send_signal(ended_by)
+            assert plugin.stdout.read() == "", "ends when the last process ends that holds it"
+        assert plugin.returncode == (0 if ended_by == signal.SIGINT else -ended_by)
