@@ -37,7 +37,9 @@ def forget_unfinished(state: Mapping[str, Any]) -> list[str]:
     for kubeconfig, namespace, release in _releases(state):
         labels: dict[str, Any] = {"owner": "helm", "name": release, "status": UNFINISHED}
         try:
-            kubernetes = Client(KubeConfig.from_dict(kubeconfig).get(), timeout=httpx2.Timeout(TIMEOUT_SECONDS))
+            kubernetes = Client(
+                KubeConfig.from_dict(kubeconfig).get(), timeout=httpx2.Timeout(TIMEOUT_SECONDS)
+            )
             for record in list(kubernetes.list(Secret, namespace=namespace, labels=labels)):
                 assert isinstance(record.metadata, ObjectMeta)
                 name = str(record.metadata.name)

@@ -29,7 +29,9 @@ def state(kubeconfig: str) -> dict[str, Any]:
         "urn": "urn:provider",
         "id": "one",
         "type": "pulumi:providers:kubernetes",
-        "inputs": {"kubeconfig": {"4dabf18193072939515e22adb298388d": "", "plaintext": json.dumps(kubeconfig)}},
+        "inputs": {
+            "kubeconfig": {"4dabf18193072939515e22adb298388d": "", "plaintext": json.dumps(kubeconfig)}
+        },
     }
     release = {
         "urn": "urn:release",
@@ -46,14 +48,18 @@ def test_only_what_did_not_end_is_forgotten_and_only_of_our_releases(local_cloud
     kubernetes = client(kubeconfig)
     for name, version, status in RECORDS:
         labels = {"owner": "helm", "name": name, "status": status, "version": str(version)}
-        metadata = ObjectMeta(name=f"sh.helm.release.v1.{name}.v{version}", namespace="default", labels=labels)
+        metadata = ObjectMeta(
+            name=f"sh.helm.release.v1.{name}.v{version}", namespace="default", labels=labels
+        )
         data = {"release": base64.b64encode(b"what was asked for").decode()}
         kubernetes.create(Secret(metadata=metadata, type="helm.sh/release.v1", data=data))
     forgotten = ["default/sh.helm.release.v1.pyroscope.v3"]
     assert forget_unfinished(state(kubeconfig.read_text())) == forgotten
     assert forget_unfinished(state(kubeconfig.read_text())) == []
     left = [one.metadata.name for one in kubernetes.list(Secret, namespace="default") if one.metadata]
-    assert left == [f"sh.helm.release.v1.{name}.v{version}" for name, version, _ in (RECORDS[0], RECORDS[1], RECORDS[3])]
+    assert left == [
+        f"sh.helm.release.v1.{name}.v{version}" for name, version, _ in (RECORDS[0], RECORDS[1], RECORDS[3])
+    ]
 
 
 def test_a_cluster_that_does_not_answer_is_told(local_cloud: LocalCloud) -> None:
