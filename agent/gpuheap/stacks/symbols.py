@@ -54,7 +54,7 @@ class _FileSymbols:
 
     def __init__(self, file: MappedFile) -> None:
         self._tables: list[SymbolTable] = []
-        self._more = _tables(file)
+        self._more = _tables(ref(file))
         self.hostile_names = 0
         self.names: dict[int, tuple[Found, str] | None] = {}
         self._names_bytes = 0
@@ -84,19 +84,23 @@ class _FileSymbols:
             yield table
 
 
-def _tables(file: MappedFile) -> Iterator[SymbolTable]:
-    """From the one with the most to that which is always there."""
-    if file.image is None:
-        return
+def _tables(file: ref[MappedFile]) -> Iterator[SymbolTable]:
+    """From the one with the most to that which is always there. The file stays open no longer for it."""
     looks: tuple[Callable[[MappedFile], ElfImage | None], ...] = (_itself, separate, _embedded)
     for look in looks:
-        image = look(file)
-        table = table_in(image, ".symtab") if image is not None else None
+        table = _table(file(), look, ".symtab")
         if table is not None:
             yield table
-    exported = table_in(file.image, ".dynsym")
+    exported = _table(file(), _itself, ".dynsym")
     if exported is not None:
         yield exported
+
+
+def _table(
+    file: MappedFile | None, look: Callable[[MappedFile], ElfImage | None], name: str
+) -> SymbolTable | None:
+    image = look(file) if file is not None and file.image is not None else None
+    return table_in(image, name) if image is not None else None
 
 
 def _itself(file: MappedFile) -> ElfImage | None:

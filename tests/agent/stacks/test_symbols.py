@@ -8,6 +8,7 @@ import subprocess
 from collections import defaultdict
 from pathlib import Path
 from typing import Final
+from weakref import ref
 
 import pytest
 
@@ -218,3 +219,12 @@ def test_memory_without_a_file_has_no_address_in_its_name(symbols: Symbols) -> N
     stack = next(region for region in memory_map.regions if region.path == "[stack]")
     assert symbols.name(stack.begin, memory_map) == Symbol("[stack]", "", 0, named=False)
     assert symbols.name(0x10, memory_map) == Symbol("[not mapped]", "", 0, named=False)
+
+
+def test_a_file_that_nobody_has_mapped_any_more_is_not_kept_open(symbols: Symbols) -> None:
+    addressed = Addressed(library("libc.so"))
+    address = next(iter(functions(library("libc.so"), "--dynamic")))
+    assert addressed.name(symbols, address).named
+    file = ref(addressed.file)
+    del addressed
+    assert file() is None
