@@ -44,6 +44,7 @@ MEANINGS: Final[Mapping[str, str]] = {
     "python_stack_missed": "an allocation under an interpreter that is not supported, shown without functions",
     "native_stack_missed": "an allocation whose native stack was not copied, shown without native functions",
     "native_stack_cut": "a native stack whose outer frames could not be found",
+    "line_unread": "a file whose debug information cannot be read, or not all of it; its functions lack lines",
     "merge_uncertain": "a stack whose Python functions are shown before its native ones, as they did not fit",
     "snapshot_ring_full": "the agent fell behind; a native stack is copied when it comes again",
     "snapshot_rate": "a process had very many new native stacks at once; one is copied when it comes again",

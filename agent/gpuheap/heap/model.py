@@ -36,17 +36,24 @@ class FrameKind(StrEnum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Frame:
-    """One function on a stack. `line` is the line being executed, 0 when unknown.
+    """One function on a stack. `line` is the line of `file` being executed, 0 when unknown.
 
-    `build_id` is that of a native function's file, in hexadecimal digits. It tells no two frames apart: a function
-    is the same one in another build.
+    Of a native function, `file` is its source, and `library` the file that its code is in; where its source is not
+    known, `file` is that one, and `library` empty. `build_id` is its code's, in hexadecimal digits. It tells no two
+    frames apart: a function is the same one in another build.
     """
 
     function: str
     file: str = ""
     line: int = 0
     kind: FrameKind = FrameKind.PYTHON
+    library: str = ""
     build_id: str = field(default="", compare=False)
+
+    @property
+    def code_file(self) -> str:
+        """The file that a native function's code is in."""
+        return self.library or self.file
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

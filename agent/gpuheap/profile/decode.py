@@ -112,9 +112,10 @@ class _Decoder:
             name = f"{mapping.rsplit('/', 1)[-1]}+{offset}" if mapping else offset
             return (Frame(function=name, file=mapping, kind=FrameKind.NATIVE, build_id=build_id),)
         kind = next((kind for kind in FrameKind if mapping == f"[{kind.value}]"), FrameKind.NATIVE)
+        frames = (self._frame(line, location.id) for line in reversed(location.line))
         return tuple(
-            replace(self._frame(line, location.id), kind=kind, build_id=build_id)
-            for line in reversed(location.line)
+            replace(frame, kind=kind, build_id=build_id, library=_library(frame, kind, mapping))
+            for frame in frames
         )
 
     def _frame(self, line: Any, location: int) -> Frame:
@@ -160,3 +161,9 @@ class _Decoder:
             return self._string(label.str)
         unit = self._string(label.num_unit)
         return f"{label.num} {unit}" if unit else str(label.num)
+
+
+def _library(frame: Frame, kind: FrameKind, mapping: str) -> str:
+    """The file that a native function's code is in, where it is not what stands for its source."""
+    is_of_file = kind is FrameKind.NATIVE and not mapping.startswith("[")
+    return mapping if is_of_file and mapping != frame.file else ""

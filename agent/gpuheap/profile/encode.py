@@ -71,7 +71,7 @@ class _Encoder:
         return index
 
     def _mapping(self, frame: Frame) -> int:
-        key = (frame.file, frame.build_id) if _is_of_file(frame) else (f"[{frame.kind.value}]", "")
+        key = (frame.code_file, frame.build_id) if _is_of_file(frame) else (f"[{frame.kind.value}]", "")
         number = self._mappings.get(key)
         if number is None:
             number = self._mappings[key] = len(self._mappings) + 1
@@ -115,10 +115,10 @@ class _Encoder:
 
 
 def _is_of_file(frame: Frame) -> bool:
-    return frame.kind is FrameKind.NATIVE and bool(frame.file) and not frame.file.startswith("[")
+    return frame.kind is FrameKind.NATIVE and bool(frame.code_file) and not frame.code_file.startswith("[")
 
 
 def _program(profile: Profile) -> Frame | None:
     """A function of what looks like a program: the outermost one that is in no library."""
     frames = (frame for sample in profile.samples for frame in sample.stack if _is_of_file(frame))
-    return next((frame for frame in frames if ".so" not in frame.file.rpartition("/")[2]), None)
+    return next((frame for frame in frames if ".so" not in frame.code_file.rpartition("/")[2]), None)

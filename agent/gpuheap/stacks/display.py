@@ -94,7 +94,7 @@ def _sort(frame: Frame) -> str:
         return TORCH if _TORCH_FILE.search(frame.file) else ""
     if frame.kind is not FrameKind.NATIVE:
         return ""
-    library = PurePath(frame.file).name
+    library = PurePath(frame.code_file).name
     by_library = (sort for pattern, sort in _LIBRARIES if pattern.fullmatch(library))
     by_function = (sort for pattern, sort in _FUNCTIONS if pattern.fullmatch(frame.function))
     return next(by_library, "") or next(by_function, "")

@@ -24,7 +24,11 @@ MAX_NOTES_BYTES: Final = 64 << 10
 MAX_BUILD_ID_BYTES: Final = 64
 
 SECTIONS: Final = frozenset(
-    {".eh_frame", ".symtab", ".dynsym", ".gnu_debugdata", ".gnu_debuglink", ".note.gnu.build-id"}
+    {
+        *(".eh_frame", ".symtab", ".dynsym", ".gnu_debugdata", ".gnu_debuglink", ".note.gnu.build-id"),
+        *(".debug_abbrev", ".debug_addr", ".debug_aranges", ".debug_info", ".debug_line", ".debug_line_str"),
+        *(".debug_ranges", ".debug_rnglists", ".debug_str", ".debug_str_offsets"),
+    }
 )
 _HEADER: Final = struct.Struct("<16sHHIQQQIHHHHHH")  # Elf64_Ehdr
 _SEGMENT: Final = struct.Struct("<IIQQQQQQ")  # Elf64_Phdr
@@ -37,6 +41,7 @@ _PT_GNU_EH_FRAME: Final = 0x6474E550
 _PF_X: Final = 1
 _NT_GNU_BUILD_ID: Final = 3
 SHT_NOBITS: Final = 8
+_SHF_COMPRESSED: Final = 0x800
 
 
 class Source(Protocol):
@@ -90,6 +95,7 @@ class Section:
     size: int
     link: int
     entry_size: int
+    compressed: bool = False
 
 
 class ElfImage:
@@ -201,7 +207,13 @@ class ElfImage:
 
 def _section(entry: tuple[int, ...]) -> Section:
     return Section(
-        kind=entry[1], address=entry[3], offset=entry[4], size=entry[5], link=entry[6], entry_size=entry[9]
+        kind=entry[1],
+        address=entry[3],
+        offset=entry[4],
+        size=entry[5],
+        link=entry[6],
+        entry_size=entry[9],
+        compressed=bool(entry[2] & _SHF_COMPRESSED),
     )
 
 

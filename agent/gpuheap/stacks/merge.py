@@ -108,6 +108,13 @@ def _all(runs: Sequence[Run]) -> tuple[Frame, ...]:
     return tuple(frame for run in runs for frame in run.frames)
 
 
-def native_frame(function: str, library: str, build_id: str = "") -> Frame:
-    """`library` is the path of the file that the code is of."""
-    return Frame(function=function, file=library, kind=FrameKind.NATIVE, build_id=build_id)
+def native_frame(function: str, library: str, build_id: str = "", source: str = "", line: int = 0) -> Frame:
+    """`library` is the path of the file that the code is of, `source` empty where that is not known."""
+    return Frame(
+        function=function,
+        file=source or library,
+        line=line if source else 0,
+        kind=FrameKind.NATIVE,
+        library=library if source else "",
+        build_id=build_id,
+    )

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Names for addresses in native code: the function where any symbol table of the file has one, else `library+0xoffset`.
+"""Names for addresses in native code: the function where any symbol table of the file has one, else `library+0xoffset`;
+and its source file and line, where there is debug information.
 
 A name does not depend on where things happened to be loaded, so two runs can be compared.
 """
@@ -7,7 +8,8 @@ A name does not depend on where things happened to be loaded, so two runs can be
 from collections import OrderedDict
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Final
+from functools import cached_property
+from typing import Final, NamedTuple
 from weakref import ref
 
 from .debug_files import embedded, separate
@@ -15,6 +17,7 @@ from .demangler import Demangler
 from .elf_image import ElfImage
 from .mapped_files import MappedFile
 from .memory_map import MemoryMap, NoFile, Region
+from .source_lines import Line, SourceLines, lines_of
 from .symbol_tables import Found, SymbolTable, table_in
 
 MAX_INDEX_BYTES: Final = 32 << 20
@@ -47,6 +50,20 @@ class Symbol:
     """Whether the function has its name."""
     build_id: str = ""
     """Of the file, in hexadecimal digits; empty where it has none."""
+    file: str = ""
+    """The source file; empty where it is not known."""
+    line: int = 0
+    """0 where it is not known."""
+
+
+class _Named(NamedTuple):
+    """What is known of an address in a file: empty, and 0, where it is not."""
+
+    begin: int
+    """Of the function."""
+    function: str
+    file: str
+    line: int
 
 
 class _FileSymbols:
@@ -56,15 +73,23 @@ class _FileSymbols:
         self._tables: list[SymbolTable] = []
         self._more = _tables(ref(file))
         self.hostile_names = 0
-        self.names: dict[int, tuple[Found, str] | None] = {}
+        self.names: dict[int, _Named] = {}
         self._names_bytes = 0
+        self._file = ref(file)
 
     @property
     def kept_bytes(self) -> int:
-        return self._names_bytes + sum(table.kept_bytes for table in self._tables)
+        lines = self.__dict__.get("lines")
+        tables = sum(table.kept_bytes for table in self._tables)
+        return self._names_bytes + tables + (lines.kept_bytes if lines is not None else 0)
 
-    def keep(self, address: int, named: tuple[Found, str] | None) -> None:
-        self._names_bytes += _NAME_BYTES + (len(named[0].name) + len(named[1]) if named else 0)
+    @cached_property
+    def lines(self) -> SourceLines | None:
+        file = self._file()
+        return lines_of(file) if file is not None else None
+
+    def keep(self, address: int, named: "_Named") -> None:
+        self._names_bytes += _NAME_BYTES + len(named.function) + len(named.file)
         if self._names_bytes > MAX_NAMES_BYTES:
             self.names.clear()
             self._names_bytes = 0
@@ -117,6 +142,8 @@ class Symbols:
     def __init__(self) -> None:
         self._files: OrderedDict[int, tuple[ref[MappedFile], _FileSymbols]] = OrderedDict()
         self._demangler = Demangler()
+        self.unread_lines = 0
+        """Files whose debug information could not be read, or not all of it."""
 
     def close(self) -> None:
         self._demangler.close()
@@ -135,19 +162,39 @@ class Symbols:
         """The same for an address as linked, in a file with this path."""
         found = self._named(file, place)
         build_id = file.image.build_id.hex() if file.image is not None else ""
-        if found is None:
-            return Symbol(f"{_base(path)}+{place:#x}", path, place, named=False, build_id=build_id)
-        return Symbol(found[1], path, place - found[0].address, named=True, build_id=build_id)
+        return Symbol(
+            found.function or f"{_base(path)}+{place:#x}",
+            path,
+            place - found.begin,
+            named=bool(found.function),
+            build_id=build_id,
+            file=found.file,
+            line=found.line,
+        )
 
-    def _named(self, file: MappedFile, place: int) -> tuple[Found, str] | None:
+    def _named(self, file: MappedFile, place: int) -> _Named:
         symbols = self._symbols(file)
-        if place in symbols.names:
-            return symbols.names[place]
-        found = symbols.find(place)
-        named = (found, self._readable(symbols, _text(found.name))) if found is not None else None
+        known = symbols.names.get(place)
+        if known is not None:
+            return known
+        found, line = symbols.find(place), self._line(symbols, place)
+        named = _Named(
+            found.address if found is not None else 0,
+            self._readable(symbols, _text(found.name)) if found is not None else "",
+            _text(line.file) if line is not None else "",
+            line.number if line is not None else 0,
+        )
         symbols.keep(place, named)
         self._make_room(id(file))
         return named
+
+    def _line(self, symbols: _FileSymbols, place: int) -> Line | None:
+        if symbols.lines is None:
+            return None
+        before = symbols.lines.is_unread
+        found = symbols.lines.find(place)
+        self.unread_lines += symbols.lines.is_unread and not before
+        return found
 
     def _readable(self, symbols: _FileSymbols, name: str) -> str:
         if symbols.hostile_names >= MAX_HOSTILE_NAMES:

@@ -69,6 +69,11 @@ class NativeStacks:
         """Stacks whose unwinding ended before the thread's root."""
 
     @property
+    def unread_lines(self) -> int:
+        """Files whose debug information could not be read, or not all of it."""
+        return self._symbols.unread_lines
+
+    @property
     def fileno(self) -> int:
         return self._ring.fileno
 
@@ -228,14 +233,18 @@ class NativeStacks:
 
     def _name_all(self) -> None:
         for image, stack in self._unnamed:
-            stack.frames = tuple(self._frame(image, address) for address in reversed(stack.addresses))
+            # Copies are made when the driver has returned: what called it is before that place, too.
+            calls = (stack.addresses[0] - 1, *stack.addresses[1:])
+            stack.frames = tuple(self._frame(image, address) for address in reversed(calls))
         self._unnamed.clear()
 
     def _frame(self, image: Image, address: int) -> Frame:
         frame = image.frames.get(address)
         if frame is None:
             symbol = self._symbols.name(address, image.memory)
-            frame = image.frames[address] = native_frame(symbol.function, symbol.library, symbol.build_id)
+            frame = image.frames[address] = native_frame(
+                symbol.function, symbol.library, symbol.build_id, symbol.file, symbol.line
+            )
         return frame
 
 

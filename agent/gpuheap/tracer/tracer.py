@@ -373,6 +373,7 @@ class Tracer:
             "python_stack_missed": self._without_python,
             "native_stack_missed": self._without_native,
             "native_stack_cut": self._natives.cut,
+            "line_unread": self._natives.unread_lines,
             "merge_uncertain": self._stacks.uncertain,
             "name_lost": self._names.unnamed,
             "probe_failed": self._probes.failed,

@@ -164,3 +164,12 @@ def test_internals_that_nobody_called_are_named() -> None:
     start, malloc = native("clone3", LIBC), native("cudaMalloc", CUDART)
     assert [frame.function for frame in shown((start, engine, malloc), Detail.FOLDED)] == [TORCH]
     assert [frame.function for frame in shown((start, malloc), Detail.FOLDED)] == [CUDA]
+
+
+def test_a_function_whose_source_is_known_is_of_its_library_all_the_same() -> None:
+    def of(library: str) -> Frame:
+        return Frame(function="ask", file="/src/ask.c", line=7, kind=FrameKind.NATIVE, library=library)
+
+    own = of("/srv/libmine.so")
+    stack = (MAIN, of("/usr/lib/libpython3.12.so.1.0"), of(TORCH_PYTHON), own)
+    assert shown(stack, Detail.FOLDED) == (MAIN, Frame(function="[torch]", kind=FrameKind.NATIVE), own)

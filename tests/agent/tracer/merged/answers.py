@@ -4,6 +4,7 @@
 Native frames are GDB's, Python functions the interpreter's own (`sys._getframe`); which belong to which evaluation GDB
 finds out. In the answers, frames of libraries stand as the library's name, once for those next to each other, the
 interpreter's own not at all, and functions of Python's library without their lines: they differ between builds.
+Native functions of our own have their lines.
 """
 
 import json
@@ -43,11 +44,13 @@ _PART: Final = re.compile(r"(\.(cold|part\.\d+|isra\.\d+|constprop\.\d+))+$")
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Entry:
-    """One frame of a whole stack. `file` is a library's path where `line` is None: a native function's."""
+    """One frame of a whole stack. `library` is empty for a Python function. `file` and `line` are empty, and 0, for a
+    native one whose source is not known."""
 
     function: str
     file: str
-    line: int | None = None
+    line: int
+    library: str = ""
     is_certain: bool = True
     """False: GDB guesses the function's name, by the symbol before it; or the function has several names, as the C
     library's do."""
@@ -149,7 +152,15 @@ def whole(seen: Mapping[str, Any], functions: list[tuple[str, str, int]]) -> lis
         else:
             is_of_system = frame["library"].startswith(("/lib", "/usr/lib"))
             certain = frame["has_debug_information"] and not is_of_system
-            entries.append(Entry(function=frame["function"], file=frame["library"], is_certain=certain))
+            entries.append(
+                Entry(
+                    function=frame["function"],
+                    file=os.path.normpath(frame["source"]) if frame["source"] else "",
+                    line=frame["line"],
+                    library=frame["library"],
+                    is_certain=certain,
+                )
+            )
     assert not left and not runs, "there are functions without an evaluation"
     return entries[::-1]
 
@@ -173,13 +184,13 @@ def without_part(function: str) -> str:
 
 def _written(entry: Entry) -> str:
     """Empty: it is left out."""
-    file = Path(entry.file)
-    if entry.line is not None:
-        if entry.file == str(SITUATIONS):
-            return f"{entry.function} {file.name}:{entry.line}"
-        return f"{entry.function} {file.name}"
-    if file.name in OWN or not entry.file:
-        return without_part(entry.function)
+    source, file = Path(entry.file), Path(entry.library)
+    if not entry.library:
+        line = f":{entry.line}" if entry.file == str(SITUATIONS) else ""
+        return f"{entry.function} {source.name}{line}".rstrip()
+    if file.name in OWN:
+        line = f" {source.name}:{entry.line}" if source.parent == FOLDER else ""
+        return f"{without_part(entry.function)}{line}"
     if file.name.startswith(("python", "libpython")) and ".cpython-" not in file.name:
         return ""
     name, _, rest = file.name.partition(".so")

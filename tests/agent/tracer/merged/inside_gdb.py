@@ -20,11 +20,14 @@ def native_frames(frame):
     """From the driver's caller outwards."""
     program = gdb.current_progspace().filename
     while frame is not None:
+        where = frame.find_sal()
         if frame.type() not in (INLINED, TAIL_CALL):
             yield {
                 "library": gdb.solib_name(frame.pc()) or program,
                 "function": frame.name() or "?",
                 "has_debug_information": frame.function() is not None,
+                "source": where.symtab.fullname() if where.symtab is not None else "",
+                "line": where.line,
                 "stack": int(frame.read_register("rsp")) & (1 << 64) - 1,
             }
         frame = frame.older()
