@@ -65,6 +65,8 @@ class Cluster(pulumi.ComponentResource):
     id: pulumi.Output[str]
     location: pulumi.Input[str]
     node_subnet_id: pulumi.Input[str | None]
+    pod_ranges: pulumi.Input[Sequence[str]] = ()
+    """Addresses of pods that are no part of the network; of a cluster that is there alone."""
     kubelet_object_id: pulumi.Output[str]
     oidc_issuer_url: pulumi.Output[str]
     """Who signs the tokens of service accounts; empty where the cluster has no such issuer."""
@@ -194,6 +196,7 @@ class Cluster(pulumi.ComponentResource):
         self.node_subnet_id = found.agent_pool_profiles.apply(
             lambda pools: pools[0].vnet_subnet_id if pools else None
         )
+        self.pod_ranges = found.network_profile.apply(_pod_ranges)
         self.kubelet_object_id = found.identity_profile.apply(_kubelet_object_id)
         self.oidc_issuer_url = found.oidc_issuer_profile.apply(_issuer_url)
         return [
@@ -258,6 +261,10 @@ def _control_plane_principal(identity: Any) -> str:
         return str(identity.principal_id)
     assigned = list((identity.user_assigned_identities or {}).values())
     return str(assigned[0].principal_id)
+
+
+def _pod_ranges(profile: Any) -> Sequence[str]:
+    return list((profile and (profile.pod_cidrs or [profile.pod_cidr])) or ())
 
 
 def _issuer_url(profile: Any) -> str:

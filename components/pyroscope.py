@@ -38,7 +38,7 @@ class PyroscopeArgs:
     values: pulumi.Input[Mapping[str, Any]]
     namespace: str
     profilers: Sequence[Pods]
-    private_link_ranges: Sequence[str]
+    private_link_ranges: pulumi.Input[Sequence[str]]
     private_link_service_name: str
     private_link_service_id: pulumi.Input[str]
     private_link_resource_group_name: pulumi.Input[str]

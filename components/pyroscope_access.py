@@ -13,8 +13,6 @@ import pulumi_kubernetes as kubernetes
 from pulumi_kubernetes.networking import v1 as networking
 
 PODS: Final = {"app.kubernetes.io/name": "pyroscope"}
-PRIVATE_RANGES: Final = ("10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16")
-"""From where Grafana's requests may come when nobody says in which range the Private Link subnet lies."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -31,7 +29,7 @@ def network_policy(
     namespace: str,
     port: int,
     profilers: Sequence[Pods],
-    private_link_ranges: Sequence[str],
+    private_link_ranges: pulumi.Input[Sequence[str]],
     opts: pulumi.ResourceOptions,
 ) -> networking.NetworkPolicy:
     """Admits those and nobody else. What Pyroscope itself asks, its storage account for one, is left free."""
@@ -44,10 +42,15 @@ def network_policy(
     ]
     # The load balancer leaves the source address as it is (externalTrafficPolicy), so it is one of the Private Link
     # Service's own.
-    reading = [
-        networking.NetworkPolicyPeerArgs(ip_block=networking.IPBlockArgs(cidr=range_))
-        for range_ in private_link_ranges
-    ]
+    peers = pulumi.Output.from_input(private_link_ranges).apply(
+        lambda ranges: [
+            *pushing,
+            *(
+                networking.NetworkPolicyPeerArgs(ip_block=networking.IPBlockArgs(cidr=range_))
+                for range_ in ranges
+            ),
+        ]
+    )
     return networking.NetworkPolicy(
         name,
         metadata=kubernetes.meta.v1.ObjectMetaArgs(name="pyroscope", namespace=namespace),
@@ -59,7 +62,7 @@ def network_policy(
                     from_=[networking.NetworkPolicyPeerArgs(pod_selector=_selector(PODS))]
                 ),
                 networking.NetworkPolicyIngressRuleArgs(
-                    from_=[*pushing, *reading],
+                    from_=peers,
                     ports=[networking.NetworkPolicyPortArgs(port=port, protocol="TCP")],
                 ),
             ],

@@ -34,6 +34,6 @@ class PrivateLink(Part):
     source_range: Cidr | None = Field(
         default=None,
         description="the range of a subnet that is not ours: only from there is Pyroscope reached through the service; "
-        "default: every private range",
+        "default: looked up in Azure; in a network that AKS has made for itself, every private range but the pods'",
         examples=["10.40.16.0/24"],
     )

@@ -6,13 +6,13 @@ from dataclasses import dataclass, field
 
 import pulumi
 
+from components import source_ranges
 from components.cluster import Cluster, ExistingClusterArgs, NewClusterArgs
 from components.config import StackConfig
 from components.inspektor_gadget import GADGET_NAMESPACE
 from components.maintenance import MaintenanceWindows, MaintenanceWindowsArgs
 from components.network import Network, NetworkArgs
 from components.profiler_agent import NAMESPACE as AGENT_NAMESPACE
-from components.pyroscope_access import PRIVATE_RANGES
 from components.settings.cluster import NewCluster
 from components.settings.network import GivenSubnets, Subnets
 from components.settings.network import Network as NetworkRanges
@@ -44,13 +44,20 @@ def private_link_subnet_name(config: StackConfig) -> str | None:
     return Network.PRIVATE_LINK_SUBNET
 
 
-def private_link_ranges(config: StackConfig) -> Sequence[str]:
-    """From where requests through the Private Link Service come: the range of its subnet, where that is known."""
+def private_link_ranges(config: StackConfig, cluster: Cluster) -> pulumi.Input[Sequence[str]]:
+    """From where requests through the Private Link Service come: the ranges of its subnet."""
     if config.private_link.source_range is not None:
         return [config.private_link.source_range]
     if isinstance(config.cluster, NewCluster) and not isinstance(config.network, GivenSubnets):
         return [(config.network or NetworkRanges()).private_link_subnet]
-    return PRIVATE_RANGES
+    name = private_link_subnet_name(config)
+
+    def look_up(nodes: str | None, pods: Sequence[str]) -> pulumi.Input[Sequence[str]]:
+        if nodes is None:  # a network that AKS has made for itself, of which nothing is known
+            return source_ranges.private_without(pods)
+        return source_ranges.of_subnet(f"{nodes.rpartition('/')[0]}/{name}" if name else nodes)
+
+    return pulumi.Output.all(cluster.node_subnet_id, cluster.pod_ranges).apply(lambda both: look_up(*both))
 
 
 def _new(config: StackConfig, new: NewCluster, place: Place) -> Cluster:

@@ -74,7 +74,7 @@ def pyroscope(
             values=chart,
             namespace=namespace,
             profilers=_pushing(config),
-            private_link_ranges=private_link_ranges(config),
+            private_link_ranges=private_link_ranges(config, cluster),
             private_link_service_name=service_name(config),
             private_link_service_id=private_link_service(config, place),
             private_link_resource_group_name=place.resource_group_name,

@@ -13,6 +13,7 @@ from pulumi.runtime.mocks import MockMonitor, set_mocks
 from pulumi.runtime.settings import get_root_resource, set_root_resource
 from pulumi.runtime.stack import Stack, run_pulumi_func
 
+NETWORK = "/subscriptions/s/resourceGroups/shared-net/providers/Microsoft.Network/virtualNetworks/shared"
 SUBSCRIPTION = "11111111-1111-1111-1111-111111111111"
 KUBECONFIG = "apiVersion: v1\nkind: Config\n"
 
@@ -57,11 +58,12 @@ ANSWERS: dict[str, dict[str, Any]] = {
     "azure-native:containerservice:getManagedCluster": {
         "id": "/existing/cluster",
         "location": "northeurope",
-        "agentPoolProfiles": [{"name": "system", "vnetSubnetId": "/existing/subnet"}],
+        "agentPoolProfiles": [{"name": "system", "vnetSubnetID": f"{NETWORK}/subnets/nodes"}],
         "identityProfile": {"kubeletidentity": {"objectId": "existing-kubelet"}},
         "oidcIssuerProfile": {"enabled": True, "issuerURL": "https://issuer.example/existing/"},
         "identity": {"type": "SystemAssigned", "principalId": "existing-principal"},
     },
+    "azure-native:network:getSubnet": {"name": "private-link", "addressPrefix": "10.9.16.0/24"},
     "azure-native:dashboard:getGrafana": {
         "id": "/existing/grafana",
         "location": "swedencentral",

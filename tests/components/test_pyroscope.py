@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pyroscope's release, and the Service before which the Private Link Service is put."""
 
+import ipaddress
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ from components.pyroscope_values import microservices, single
 from components.settings.pyroscope import Pyroscope as Settings
 from tests.components.configs import refused
 from tests.components.conftest import EXISTING, run_program
-from tests.components.recorder import Recording
+from tests.components.recorder import ANSWERS, Recording
 
 SERVICE = "pyroscope-private-link"
 PREFIX = "service.beta.kubernetes.io/azure-"
@@ -169,14 +170,37 @@ def test_requests_keep_the_address_by_which_the_policy_knows_them(dev: Recording
     assert dev[SERVICE].inputs["spec"]["externalTrafficPolicy"] == "Local"
 
 
-def test_a_subnet_that_is_not_ours_can_be_named_by_its_range(existing: Recording) -> None:
-    def ranges(stack: Recording) -> list[str]:
-        peers = stack["pyroscope-access"].inputs["spec"]["ingress"][1]["from"]
-        return [peer["ipBlock"]["cidr"] for peer in peers if "ipBlock" in peer]
+def ranges(stack: Recording) -> list[str]:
+    """From where, other than from pods, Pyroscope is reached."""
+    peers = stack["pyroscope-access"].inputs["spec"]["ingress"][1]["from"]
+    return [peer["ipBlock"]["cidr"] for peer in peers if "ipBlock" in peer]
 
-    assert ranges(existing) == ["10.0.0.0/8", "172.16.0.0/12", "192.168.0.0/16"]
+
+def test_the_range_of_a_subnet_that_is_not_ours_is_looked_up(existing: Recording) -> None:
+    assert ranges(existing) == ["10.9.16.0/24"]
+    (asked,) = [call.args for call in existing.asked if call.token == "azure-native:network:getSubnet"]
+    assert asked == {
+        "resourceGroupName": "shared-net",
+        "virtualNetworkName": "shared",
+        "subnetName": "private-link",
+    }
+
+
+def test_a_range_that_is_named_is_not_looked_up() -> None:
     link = {**EXISTING["gpuheap:privateLink"], "sourceRange": "10.9.8.0/28"}
-    assert ranges(run_program({**EXISTING, "gpuheap:privateLink": link})) == ["10.9.8.0/28"]
+    stack = run_program({**EXISTING, "gpuheap:privateLink": link})
+    assert ranges(stack) == ["10.9.8.0/28"]
+    assert "azure-native:network:getSubnet" not in [call.token for call in stack.asked]
+
+
+def test_in_a_network_that_aks_made_for_itself_pods_stay_outside(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = "azure-native:containerservice:getManagedCluster"
+    profile = {"networkPlugin": "azure", "podCidrs": ["10.244.0.0/16"]}
+    own = {"agentPoolProfiles": [{"name": "system"}], "networkProfile": profile}
+    monkeypatch.setitem(ANSWERS, cluster, {**ANSWERS[cluster], **own})
+    found = [ipaddress.ip_network(range_) for range_ in ranges(run_program(EXISTING))]
+    for address, reaches in (("10.224.0.7", True), ("192.168.1.1", True), ("10.244.3.4", False)):
+        assert any(ipaddress.ip_address(address) in range_ for range_ in found) is reaches, address
 
 
 @pytest.mark.parametrize(
