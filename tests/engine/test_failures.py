@@ -4,7 +4,7 @@ there, once; and it goes though every deletion fails once, and the cluster does 
 
 One deployment of an example stack, brought up again and again until nothing fails any more. `GPUHEAP_FAILURES_STACK`
 says of which, `GPUHEAP_FAILURES_TURN` which fails how (`failures.py`): without it these tests are skipped, as they
-take a quarter of an hour. `make test-failures` takes all turns.
+take ten minutes. `make test-failures` takes all turns.
 The tests of this file share the deployment and run in the order in which they stand.
 """
 
@@ -41,7 +41,7 @@ pytestmark = [
     pytest.mark.engine,
     pytest.mark.cluster,
     pytest.mark.timeout(2400),
-    pytest.mark.skipif(TURN < 0, reason="a quarter of an hour: `make test-failures STACKS=dev TURNS=0`"),
+    pytest.mark.skipif(TURN < 0, reason="ten minutes: `make test-failures STACKS=dev TURNS=0`"),
 ]
 
 MOST_TRIES: Final = 60
