@@ -15,6 +15,8 @@ from pulumi_azure_native import kubernetesconfiguration as configuration
 
 GADGET_NAMESPACE: Final = "gadget"
 DAEMON_SET: Final = "gadget"
+CONTAINER: Final = "gadget"
+"""https://github.com/inspektor-gadget/inspektor-gadget/blob/main/charts/gadget/templates/daemonset.yaml"""
 SETTINGS_ANNOTATION: Final = "gpuheap/settings"
 """On the pods of the DaemonSet: another value replaces them."""
 
@@ -26,6 +28,8 @@ class InspektorGadgetArgs:
     version: str | None
     """A version to stay at; None for automatic upgrades."""
     settings: Mapping[str, str]
+    node_selector: Mapping[str, str]
+    environment: Mapping[str, str]
     provider: kubernetes.Provider
     depends_on: Sequence[pulumi.Resource]
     """The metrics pipeline: without it `azureMonitor.enabled` fails, and a first installation that failed
@@ -62,11 +66,15 @@ class InspektorGadget(pulumi.ComponentResource):
             configuration_settings=args.settings,
             opts=pulumi.ResourceOptions(parent=self, depends_on=args.depends_on),
         )
-        self._restart(name, args)
+        self._daemon_set(name, args)
         self.register_outputs({"extensionId": self.extension.id})
 
-    def _restart(self, name: str, args: InspektorGadgetArgs) -> None:
-        """A changed setting reaches a ConfigMap, which the running pods have read already."""
+    def _daemon_set(self, name: str, args: InspektorGadgetArgs) -> None:
+        """A changed setting reaches a ConfigMap, which the running pods have read already: they are replaced.
+
+        Where they run, and their environment, are the DaemonSet's own: the extension could be told of a key, and never
+        that it is gone. Here the API server knows whose it is, and takes it away.
+        """
         kubernetes.apps.v1.DaemonSetPatch(
             f"{name}-restart",
             metadata=kubernetes.meta.v1.ObjectMetaPatchArgs(name=DAEMON_SET, namespace=GADGET_NAMESPACE),
@@ -74,7 +82,8 @@ class InspektorGadget(pulumi.ComponentResource):
                 template=kubernetes.core.v1.PodTemplateSpecPatchArgs(
                     metadata=kubernetes.meta.v1.ObjectMetaPatchArgs(
                         annotations={SETTINGS_ANNOTATION: fingerprint(args.settings)}
-                    )
+                    ),
+                    spec=_pods(args.node_selector, args.environment),
                 )
             ),
             opts=pulumi.ResourceOptions(
@@ -85,6 +94,22 @@ class InspektorGadget(pulumi.ComponentResource):
                 retain_on_delete=True,
             ),
         )
+
+
+def _pods(
+    node_selector: Mapping[str, str], environment: Mapping[str, str]
+) -> kubernetes.core.v1.PodSpecPatchArgs | None:
+    """What pods have beside what the extension's chart gives them; None when it is nothing."""
+    if not (node_selector or environment):
+        return None
+    variables = [
+        kubernetes.core.v1.EnvVarPatchArgs(name=name, value=value)
+        for name, value in sorted(environment.items())
+    ]
+    container = kubernetes.core.v1.ContainerPatchArgs(name=CONTAINER, env=variables)
+    return kubernetes.core.v1.PodSpecPatchArgs(
+        node_selector=dict(node_selector) or None, containers=[container] if variables else None
+    )
 
 
 def fingerprint(settings: Mapping[str, str]) -> str:

@@ -24,14 +24,20 @@ _LABEL_VALUE: Final = re.compile(r"([A-Za-z0-9]([A-Za-z0-9_.-]{0,61}[A-Za-z0-9])
 _NODES_OR_PERCENT: Final = r"^([1-9]\d{0,2}|[1-9]\d?%|100%)$"
 
 
-def label_texts(value: dict[str, str]) -> dict[str, str]:
-    """Refuses what Kubernetes would refuse, and what is AKS's to set."""
+def label_syntax(value: dict[str, str]) -> dict[str, str]:
+    """Refuses what Kubernetes would refuse."""
     for key, text in value.items():
-        prefix, _, _ = key.rpartition("/")
         if not _LABEL_KEY.fullmatch(key):
             raise refuse(f"{key!r} is no key of a Kubernetes label")
         if not _LABEL_VALUE.fullmatch(text):
             raise refuse(f"{text!r}, of {key}, is no value of a Kubernetes label")
+    return value
+
+
+def label_texts(value: dict[str, str]) -> dict[str, str]:
+    """Refuses what Kubernetes would refuse, and what is AKS's to set."""
+    for key in label_syntax(value):
+        prefix, _, _ = key.rpartition("/")
         if any(prefix == domain or prefix.endswith(f".{domain}") for domain in RESERVED_DOMAINS):
             raise refuse(
                 f"labels of {prefix} are for Kubernetes and AKS to set",

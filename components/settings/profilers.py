@@ -13,12 +13,23 @@ from pydantic_core import PydanticCustomError
 
 from .agent import AgentBuild, AgentImage
 from .base import Part, refuse
+from .pool_parts import label_syntax
 
 Profiler = Literal["inspektor-gadget", "gpuheap"]
 BOTH: Final[tuple[Profiler, ...]] = ("inspektor-gadget", "gpuheap")
 _CHART: Final = "inspektor-gadget."
 # An image's name may end with `*`. A comma or a brace would end the list that the extension reads from one text.
 _GADGET: Final = re.compile(r"[a-z0-9][A-Za-z0-9._:/@-]*\*?")
+
+
+_VARIABLE: Final = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
+
+
+def _variables(value: dict[str, str]) -> dict[str, str]:
+    for name in value:
+        if not _VARIABLE.fullmatch(name):
+            raise refuse(f"{name!r} is no name of an environment variable")
+    return value
 
 
 def _gadgets(value: list[str] | None) -> list[str] | None:
@@ -31,7 +42,8 @@ def _gadgets(value: list[str] | None) -> list[str] | None:
 class InspektorGadget(Part):
     """Every one of them is always told to the extension, which merges: a setting that was told once and is told no
     longer would stay as it was. But for `allowed_gadgets`: an empty list that is read otherwise would keep every gadget
-    from running, on every stack.
+    from running, on every stack. And `node_selector` and `additional_env`, whose keys users name: these are declared on
+    its DaemonSet, where what is declared no longer goes.
     """
 
     version: str | None = Field(
@@ -71,6 +83,18 @@ class InspektorGadget(Part):
         default=True,
         description="true to see the nodes' processes; without it, containers are found by the API server alone",
         examples=[True],
+    )
+    node_selector: Annotated[dict[str, str], AfterValidator(label_syntax)] = Field(
+        default={},
+        max_length=20,
+        description="labels of the nodes that it runs on; default: every Linux node",
+        examples=[{"agentpool": "gpu"}],
+    )
+    additional_env: Annotated[dict[str, str], AfterValidator(_variables)] = Field(
+        default={},
+        max_length=50,
+        description="more environment variables, by name; no secrets, since everybody who reads the cluster sees them",
+        examples=[{"HTTPS_PROXY": "http://proxy.example:3128"}],
     )
     cpu_request: str = Field(
         default="100m",

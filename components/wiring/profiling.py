@@ -42,6 +42,8 @@ def inspektor_gadget(
             cluster_resource_group_name=cluster.resource_group_name,
             version=config.inspektor_gadget.version,
             settings=config.inspektor_gadget.told(),
+            node_selector=config.inspektor_gadget.node_selector,
+            environment=config.inspektor_gadget.additional_env,
             provider=cluster.provider,
             depends_on=[*cluster.ready, metrics.association],
         ),

@@ -7,7 +7,7 @@ import pytest
 
 from components.inspektor_gadget import fingerprint
 from components.settings.profilers import InspektorGadget as Settings
-from tests.components.configs import accepted, refused
+from tests.components.configs import accepted, only_problem, refused
 from tests.components.conftest import CHECKOUT, EXISTING, run_program
 from tests.components.recorder import Recording
 
@@ -105,6 +105,31 @@ def test_changed_settings_replace_the_pods_that_have_read_the_old_ones(dev: Reco
         Settings.model_validate({"logLevel": "debug"}).told()
     )
     assert "inspektor-gadget" in restart.needs
+
+
+def test_where_its_pods_run_and_their_environment_are_declared_on_the_daemon_set(dev: Recording) -> None:
+    assert "spec" not in dev["inspektor-gadget-restart"].inputs["spec"]["template"]
+    wanted = {"nodeSelector": {"agentpool": "gpu"}, "additionalEnv": {"HTTPS_PROXY": "http://proxy:3128"}}
+    stack = run_program({**EXISTING, "gpuheap:inspektorGadget": wanted})
+    assert stack["inspektor-gadget-restart"].inputs["spec"]["template"]["spec"] == {
+        "nodeSelector": {"agentpool": "gpu"},
+        "containers": [
+            {"name": "gadget", "env": [{"name": "HTTPS_PROXY", "value": "http://proxy:3128"}]},
+        ],
+    }
+    assert stack["inspektor-gadget"].inputs["configurationSettings"] == Settings().told()
+
+
+@pytest.mark.parametrize(
+    ("settings", "reason"),
+    [
+        ({"nodeSelector": {"no such key": "x"}}, "is no key of a Kubernetes label"),
+        ({"nodeSelector": {"agentpool": "a b"}}, "is no value of a Kubernetes label"),
+        ({"additionalEnv": {"1ST": "x"}}, "is no name of an environment variable"),
+    ],
+)
+def test_what_kubernetes_would_refuse_is_refused_before(settings: dict[str, Any], reason: str) -> None:
+    assert reason in only_problem(inspektorGadget=settings).reason
 
 
 def test_without_the_extension_pyroscope_has_a_namespace_of_its_own(gpuheap_alone: Recording) -> None:

@@ -38,18 +38,26 @@ MIXED = {
     "mig": {"profile": "3g", "strategy": "mixed"},
 }
 
+GADGET = {
+    "nodeSelector": {"kubernetes.io/arch": "amd64"},
+    "additionalEnv": {"HTTPS_PROXY": "http://proxy:3128"},
+}
+
 
 @pytest.fixture(scope="module")
 def config(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The configuration of the stack that the test names, with a cluster that may be destroyed.
 
-    `staging` has the other way to offer slices beside its own: a pool that is cut with the strategy `mixed`.
+    `staging` has the other way to offer slices beside its own, a pool that is cut with the strategy `mixed`; `prod` has
+    settings of the extension.
     """
     name = f"Pulumi.{request.param}.yaml"
     values = yaml.safe_load((CHECKOUT / name).read_text())
     values["config"]["gpuheap:cluster"]["protect"] = False
     if request.param == "staging":
         values["config"]["gpuheap:gpuPools"].append(MIXED)
+    else:
+        values["config"]["gpuheap:inspektorGadget"] = GADGET
     file = tmp_path_factory.mktemp("config") / name
     file.write_text(yaml.safe_dump(values))
     return file
@@ -212,13 +220,18 @@ def test_a_stack_that_outgrows_one_machine_goes_on_with_microservices(
     }
     values["config"]["gpuheap:grafana"] |= {"publicAccess": False, "privateAccess": {}}
     values["config"]["gpuheap:gpuPools"][0]["autoscale"]["max"] = 6
+    del values["config"]["gpuheap:inspektorGadget"]
     config.write_text(yaml.safe_dump(values))
+    assert gadgets_pods(kubernetes) == GADGET
     before = kubernetes.get(NODE_POOL, "train")
     engine.up()
     after = kubernetes.get(NODE_POOL, "train")
     assert after.spec["limits"]["nvidia.com/gpu"] == "48", "six nodes with eight GPUs each"
     assert after.metadata and before.metadata
     assert after.metadata.uid == before.metadata.uid, "a higher bound changes it in place"
+    assert gadgets_pods(kubernetes) == {"nodeSelector": {}, "additionalEnv": {}}, (
+        "what is said no longer is gone"
+    )
     stateful = {one.metadata.name for one in kubernetes.list(StatefulSet, namespace="gadget") if one.metadata}
     assert stateful == {"pyroscope-ingester", "pyroscope-store-gateway", "pyroscope-compactor"}
     deployments = {
@@ -231,6 +244,19 @@ def test_a_stack_that_outgrows_one_machine_goes_on_with_microservices(
         spec = kubernetes.get(Service, name, namespace="gadget").spec
         assert spec and spec.selector
         assert spec.selector["app.kubernetes.io/component"] == component
+
+
+def gadgets_pods(kubernetes: Client) -> dict[str, dict[str, str]]:
+    """What the pods of Azure's extension have beside what it gives them itself."""
+    spec = kubernetes.get(DaemonSet, "gadget", namespace="gadget").spec
+    assert spec and spec.template.spec
+    selector = {
+        key: text
+        for key, text in (spec.template.spec.nodeSelector or {}).items()
+        if key != "kubernetes.io/os"
+    }
+    variables = spec.template.spec.containers[0].env or []
+    return {"nodeSelector": selector, "additionalEnv": {one.name: one.value or "" for one in variables}}
 
 
 @prod
