@@ -6,6 +6,7 @@ copies can be of one stack: the kernel side is told the name that the first one 
 """
 
 import ctypes
+from collections import deque
 from collections.abc import Callable, Set
 from typing import Final
 
@@ -62,8 +63,9 @@ class NativeStacks:
         self._symbols = Symbols()
         self._images: dict[int, Image] = {}
         self._expected: dict[int, MemoryMap] = {}
+        self._expected_anew: set[int] = set()  # that have mapped more since they were looked at
         self._images_by_pid: dict[int, Image] = {}
-        self._unnamed: list[tuple[Image, NativeStack]] = []
+        self._unnamed: deque[tuple[Image, NativeStack]] = deque()
         self._last_text = 0
         self.cut = 0
         """Stacks whose unwinding ended before the thread's root."""
@@ -84,7 +86,9 @@ class NativeStacks:
     def consume(self) -> None:
         """Unwind all that has come; then name it, which can take longer than the kernel side's ring lasts."""
         self._ring.consume()
-        self._name_all()
+        while self._unnamed:
+            self._name(*self._unnamed.popleft())
+            self._ring.consume()
         for image in [image for image in self._images.values() if image.is_stale]:
             self._refresh(image)
 
@@ -95,9 +99,18 @@ class NativeStacks:
         if len(self._expected) > KEPT_EXPECTED:
             del self._expected[next(iter(self._expected))]
 
+    def look_at_expected(self) -> None:
+        """What a process maps after its driver, as a program does its C library, may be gone as soon."""
+        for pid in self._expected_anew:
+            if pid in self._expected:
+                self._expected[pid].refresh()
+        self._expected_anew.clear()
+
     def mapped(self, new: NewMapping) -> None:
         """A process has just mapped executable memory. What was there may have gone."""
         image = self._images_by_pid.get(new.pid)
+        if new.pid in self._expected:
+            self._expected_anew.add(new.pid)
         if image is not None:
             image.mapped(new.mapping.start, new.mapping.end, new.time_ns)
 
@@ -232,11 +245,13 @@ class NativeStacks:
         self._tell_rules(image)
 
     def _name_all(self) -> None:
-        for image, stack in self._unnamed:
-            # Copies are made when the driver has returned: what called it is before that place, too.
-            calls = (stack.addresses[0] - 1, *stack.addresses[1:])
-            stack.frames = tuple(self._frame(image, address) for address in reversed(calls))
-        self._unnamed.clear()
+        while self._unnamed:
+            self._name(*self._unnamed.popleft())
+
+    def _name(self, image: Image, stack: NativeStack) -> None:
+        # Copies are made when the driver has returned: what called it is before that place, too.
+        calls = (stack.addresses[0] - 1, *stack.addresses[1:])
+        stack.frames = tuple(self._frame(image, address) for address in reversed(calls))
 
     def _frame(self, image: Image, address: int) -> Frame:
         frame = image.frames.get(address)

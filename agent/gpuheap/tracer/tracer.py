@@ -233,6 +233,7 @@ class Tracer:
             self._probes.mapped(new)
             if self._options.native_stacks and self._probes.is_driver(new.file):
                 self._natives.expect(new.pid)
+        self._natives.look_at_expected()
         if self._mappings.lost + self._mappings.times_full > missed:
             self._probes.look_at_all()
             self._natives.mapped_anywhere()

@@ -226,6 +226,30 @@ int main(void)
 """
 
 
+SOON_GONE = """
+#include <dlfcn.h>
+#include <stdio.h>
+#include <unistd.h>
+int cuInit(unsigned);
+int main(int count, char **arguments)
+{
+	unsigned long size;
+	int (*run)(unsigned long);
+
+	puts("the driver is there");
+	fflush(stdout);
+	scanf("%lu", &size);
+	run = dlsym(dlopen(arguments[1], RTLD_NOW), "run");
+	puts("the library is there");
+	fflush(stdout);
+	scanf("%lu", &size);
+	cuInit(0);
+	run(size);
+	_exit(0);
+}
+"""
+
+
 @pytest.fixture(scope="module")
 def opens(build: Callable[..., Path]) -> Path:
     return build(OPENS)
@@ -292,3 +316,18 @@ def test_a_library_that_is_opened_again_and_again_makes_nothing_void(
     (image,) = [image for image in tracer._natives._images.values() if image.pid == program.pid]
     assert len(sites) == 1
     assert image.text == tracer._natives._last_text, "its code has had one number"
+
+
+def test_a_process_that_ends_after_its_first_allocation_has_the_names_of_what_it_mapped_last(
+    start: Callable[..., Program],
+    tracer: Tracer,
+    build: Callable[..., Path],
+    libraries: Callable[[str], Path],
+) -> None:
+    program = start(build(SOON_GONE), libraries("one"))
+    for place in ("the driver is there", "the library is there"):
+        assert program.line() == place
+        tracer.poll(0)
+        program.write("300\n")
+    assert program.end() == 0
+    assert below_main(tracer, program.pid) == {300: ["run", "one"]}
