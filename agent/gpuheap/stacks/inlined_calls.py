@@ -7,10 +7,11 @@ function that has it, so its line is where that one calls: of the outermost inli
 
 from array import array
 from bisect import bisect_right
+from collections.abc import Iterator
 from typing import Final
 
 from .debug_entries import Abbreviation, Attribute, Tag, Value, read, skip
-from .debug_units import Unit
+from .debug_units import Range, Unit
 from .dwarf import Malformed, unsigned_leb
 from .frame_rules import Exhausted
 from .line_programs import Row
@@ -69,28 +70,40 @@ class InlinedCalls:
         code, place = unsigned_leb(data, place)
         return self._unit.abbreviations.get(code) if code else None, place
 
-    def _functions(self) -> list[tuple[int, int, int, int]]:
-        """Where code is, its function's place, and one that is behind all that is in the function."""
-        found: list[tuple[int, int, int, int]] = []
+    def _functions(self) -> Iterator[tuple[int, int, int, int]]:
+        """Where code is, its function's place, and the one behind all that is in the function."""
         data, layout, place = self._read(0, self._size), self._unit.header.layout, 0
+        depth, count = 0, 0
+        inside: list[tuple[int, int, list[Range]]] = []  # functions that have not ended: depth, place, code
         while place < len(data):
             entry = place
             shape, place = self._shape(data, place)
             if shape is None:
+                depth -= 1
+                while inside and inside[-1][0] >= depth:
+                    _, function, code = inside.pop()
+                    yield from ((begin, end, function, place) for begin, end in code)
                 continue
-            if shape.tag == Tag.SUBPROGRAM and shape.has_code:
-                attributes, place = read(data, place, shape, layout, _FUNCTION)
-                place = self._behind_children(attributes, place)
-                behind = place if shape.has_sibling or not shape.has_children else len(data)
-                found += [(begin, end, entry, behind) for begin, end in self._unit.ranges_of(attributes)]
-                if len(found) > MAX_FUNCTIONS:
-                    raise Exhausted(f"a unit with more than {MAX_FUNCTIONS} functions")
-            elif shape.has_sibling and shape.tag not in _HOLD_FUNCTIONS:
-                attributes, place = read(data, place, shape, layout, _SIBLING)
+            is_function = shape.tag == Tag.SUBPROGRAM and shape.has_code
+            attributes: dict[int, Value] = {}
+            if is_function or (shape.has_sibling and shape.tag not in _HOLD_FUNCTIONS):
+                attributes, place = read(data, place, shape, layout, _FUNCTION if is_function else _SIBLING)
                 place = self._behind_children(attributes, place)
             else:
                 place = skip(data, place, shape, layout)
-        return found
+            has_more = shape.has_children and Attribute.SIBLING not in attributes
+            if is_function:
+                code = list(self._unit.ranges_of(attributes))
+                count += len(code)
+                if count > MAX_FUNCTIONS:
+                    raise Exhausted(f"a unit with more than {MAX_FUNCTIONS} functions")
+                if has_more:
+                    inside.append((depth, entry, code))
+                else:
+                    yield from ((begin, end, entry, place) for begin, end in code)
+            depth += has_more
+        for _, function, code in inside:
+            yield from ((begin, end, function, place) for begin, end in code)
 
     def _call_in(self, begin: int, behind: int, address: int) -> Row | None:
         layout = self._unit.header.layout
