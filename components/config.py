@@ -33,6 +33,7 @@ from .settings.profilers import problems as profiler_problems
 from .settings.pyroscope import Pyroscope
 from .settings.sample_workload import SampleWorkload
 from .settings.workspaces import Workspace
+from .settings.workspaces import problems as workspace_problems
 
 
 def _variant(key: str, present: str, absent: str) -> Discriminator:
@@ -161,7 +162,7 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
         raise ConfigError([*problems, *problems_of(error, StackConfig, derived)]) from None
     problems += map(
         problem_of,
-        combinations.problems(config.cluster, config.network, config.gpu_pools, config.private_link.subnet),
+        combinations.problems(config.cluster, config.network, config.gpu_pools, config.private_link),
     )
     problems += map(
         problem_of,
@@ -169,6 +170,7 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
             config.sample_workload, config.placement, config.workspaces, config.gpu_pools
         ),
     )
+    problems += map(problem_of, workspace_problems(config.workspaces))
     problems += map(problem_of, profiler_problems(config.profilers, config.agent))
     problems += map(problem_of, grafana_problems(config.grafana, config.cluster, config.network))
     if problems:

@@ -11,6 +11,7 @@ from .cluster import STANDARD_UPGRADE_CHANNEL, ExistingCluster, NewCluster
 from .gpu_sizes import SIZES, known
 from .network import GivenSubnets, Network
 from .pools import GpuPool
+from .private_link import PrivateLink
 
 Cluster = NewCluster | ExistingCluster
 
@@ -31,9 +32,9 @@ def problems(
     cluster: Cluster,
     network: Network | GivenSubnets | None,
     pools: Sequence[GpuPool],
-    private_link_subnet: str | None,
+    private_link: PrivateLink,
 ) -> Iterator[PydanticCustomError]:
-    yield from _network(cluster, network, private_link_subnet)
+    yield from _network(cluster, network, private_link)
     yield from _pool_names(pools)
     if isinstance(cluster, NewCluster):
         yield from _new_cluster(cluster)
@@ -51,7 +52,7 @@ def problems(
 
 
 def _network(
-    cluster: Cluster, network: Network | GivenSubnets | None, private_link_subnet: str | None
+    cluster: Cluster, network: Network | GivenSubnets | None, private_link: PrivateLink
 ) -> Iterator[PydanticCustomError]:
     if isinstance(cluster, ExistingCluster):
         if network is not None:
@@ -63,15 +64,24 @@ def _network(
                 remove=True,
             )
         return
-    if private_link_subnet is not None:
+    if private_link.subnet is not None:
         yield refuse(
             "a new cluster's network names this subnet",
             at=("privateLink", "subnet"),
-            given=private_link_subnet,
+            given=private_link.subnet,
             allowed="a subnet only for an existing cluster",
             remove=True,
         )
     if not isinstance(network, GivenSubnets):
+        if private_link.source_range is not None:
+            yield refuse(
+                "in the stack's own network, network.privateLinkSubnet is that range: from another one Grafana would "
+                "not come",
+                at=("privateLink", "sourceRange"),
+                given=private_link.source_range,
+                allowed="a range only for a subnet that is not ours",
+                remove=True,
+            )
         return
     given = network.existing.api_server_subnet_id
     if cluster.mode == "automatic" and given is None:

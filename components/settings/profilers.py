@@ -6,14 +6,15 @@ Which setting is documented where, and which are left out, says docs/extension-s
 
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Annotated, Final, Literal
+from typing import Annotated, Final, Literal, Self
 
-from pydantic import AfterValidator, Field
+from pydantic import AfterValidator, Field, model_validator
 from pydantic_core import PydanticCustomError
 
 from .agent import AgentBuild, AgentImage
 from .base import Part, refuse
 from .pool_parts import label_syntax
+from .quantities import check_memory
 
 Profiler = Literal["inspektor-gadget", "gpuheap"]
 BOTH: Final[tuple[Profiler, ...]] = ("inspektor-gadget", "gpuheap")
@@ -108,6 +109,11 @@ class InspektorGadget(Part):
     memory_limit: str = Field(
         default="1Gi", pattern=r"^\d+(Mi|Gi)$", description="such as 1Gi", examples=["1Gi"]
     )
+
+    @model_validator(mode="after")
+    def _request_within_limit(self) -> Self:
+        check_memory(self.memory_request, self.memory_limit)
+        return self
 
     def told(self) -> Mapping[str, str]:
         """What the extension is told, as text."""

@@ -3,16 +3,33 @@
 
 import ipaddress
 import re
+from collections.abc import Iterator, Sequence
 from typing import Annotated, Final, Literal, Self
 
 from pydantic import AfterValidator, Field, model_validator
+from pydantic_core import PydanticCustomError
 
 from .base import Part, refuse
 from .placement import NAMESPACE_NAME
+from .quantities import check_memory
 
 QUANTITY: Final = r"^[0-9]+(\.[0-9]+)?(m|k|Ki|M|Mi|G|Gi|T|Ti)?$"
 RESOURCE: Final = re.compile(r"^(nvidia|amd)\.com/[a-z0-9][a-z0-9._-]{0,62}$")
 DEFAULT_GPUS: Final = 4
+TAKEN: Final = frozenset(
+    {
+        "default",
+        "aks-command",
+        "app-routing-system",
+        "gatekeeper-system",
+        "gadget",
+        "gpuheap",
+        "pyroscope",
+        "gpu-device-plugins",
+        "gpu-readiness",
+    }
+)
+"""Namespaces that are AKS's or the stack's own. Those that begin with `kube-` are Kubernetes'."""
 
 
 def _range(value: str) -> str:
@@ -75,6 +92,11 @@ class ContainerDefaults(Part):
         default="16Gi", pattern=QUANTITY, description="a quantity of bytes", examples=["16Gi"]
     )
 
+    @model_validator(mode="after")
+    def _request_within_limit(self) -> Self:
+        check_memory(self.memory_request, self.memory_limit)
+        return self
+
 
 class Workspace(Part):
     name: str = Field(
@@ -120,3 +142,22 @@ DEFAULT_WORKSPACES: Final = (
     Workspace(name="gpu-training", egress=[MODEL_DOWNLOADS]),
     Workspace(name="gpu-inference", egress=[MODEL_DOWNLOADS]),
 )
+
+
+def problems(workspaces: Sequence[Workspace] | None) -> Iterator[PydanticCustomError]:
+    seen: set[str] = set()
+    for place, name in enumerate(workspace.name for workspace in workspaces or ()):
+        reason = None
+        if name in TAKEN or name.startswith("kube-"):
+            reason = "this namespace is not a workspace's: its pods would be cut off from all others"
+        elif name in seen:
+            reason = "another workspace has this name"
+        seen.add(name)
+        if reason:
+            yield refuse(
+                reason,
+                at=("workspaces", place, "name"),
+                given=name,
+                allowed="a name that no other namespace has",
+                examples=[f"gpu-{name}"],
+            )

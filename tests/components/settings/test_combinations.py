@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from components.config_problems import Problem
+from components.settings.quantities import amount
 from tests.components.configs import EXISTING, accepted, only_problem, refused
 from tests.components.settings.test_network import VNET
 
@@ -31,6 +32,52 @@ def test_an_existing_cluster_needs_no_gpu_pool_but_a_new_one_does() -> None:
 
 def test_a_new_cluster_names_no_subnet_for_private_link_beside_its_network() -> None:
     assert only_problem(privateLink={"subnet": "private-link"}).path == "gpuheap:privateLink.subnet"
+
+
+def test_in_the_stacks_own_network_the_range_for_private_link_is_said_once() -> None:
+    problem = only_problem(privateLink={"sourceRange": "10.1.2.0/24"})
+    assert problem.path == "gpuheap:privateLink.sourceRange"
+    assert "network.privateLinkSubnet is that range" in problem.reason
+    accepted(network={"existing": SUBNETS}, privateLink={"sourceRange": "10.1.2.0/24"})
+
+
+@pytest.mark.parametrize("name", ["default", "kube-system", "gadget", "gpuheap", "gpu-readiness"])
+def test_a_workspace_is_no_namespace_of_others(name: str) -> None:
+    # A workspace denies everything that it does not name: in kube-system, that would end the cluster's DNS.
+    problem = only_problem(workspaces=[{"name": name}])
+    assert problem.path == "gpuheap:workspaces[0].name"
+    assert "is not a workspace's" in problem.reason
+
+
+def test_two_workspaces_of_one_name_are_refused() -> None:
+    problem = only_problem(workspaces=[{"name": "research"}, {"name": "research"}])
+    assert (problem.path, problem.reason) == (
+        "gpuheap:workspaces[1].name",
+        "another workspace has this name",
+    )
+
+
+@pytest.mark.parametrize(
+    ("request_", "limit", "fits"),
+    [("2Gi", "1Gi", False), ("1024Mi", "1Gi", True), ("1025Mi", "1Gi", False)],
+)
+def test_a_container_asks_for_no_more_memory_than_it_may_have(request_: str, limit: str, fits: bool) -> None:
+    # https://kubernetes.io/docs/reference/kubernetes-api/common-definitions/quantity: Gi is 1024 Mi
+    memory = {"memoryRequest": request_, "memoryLimit": limit}
+    places: list[dict[str, Any]] = [
+        {"inspektorGadget": memory},
+        {"workspaces": [{"name": "research", "containerDefaults": memory}]},
+    ]
+    for keys in places:
+        if fits:
+            accepted(**keys)
+        else:
+            assert only_problem(**keys).path.endswith(".memoryRequest")
+
+
+def test_quantities_of_different_units_are_compared_as_kubernetes_does() -> None:
+    assert amount("1G") < amount("1Gi") == amount("1024Mi") < amount("1.1G")
+    assert amount("1500m") == amount("1.5")
 
 
 def test_aks_automatic_takes_pools_that_scale() -> None:
