@@ -20,7 +20,7 @@ from .merged.answers import ANSWERS, NAMES, Entry, Programs, Stacks, gdb_stacks,
 
 pytestmark = pytest.mark.bpf
 
-LIVE = ("native", "embedded", "3.10-pyenv", "3.11-pyenv", "3.13-pyenv")
+LIVE = ("native", "embedded", "sub-interpreter", "3.10-pyenv", "3.11-pyenv", "3.13-pyenv")
 """Each way in which an interpreter keeps its frames."""
 
 

@@ -33,7 +33,7 @@ PYTHONS: Final = (
 )
 """Those that have debug information."""
 
-NAMES: Final = ("native", "embedded", *PYTHONS)
+NAMES: Final = ("native", "embedded", "sub-interpreter", *PYTHONS)
 EMBEDDED: Final = "3.12-pyenv"
 OWN: Final = ("native", "embedded", "relay.so")
 """Files whose native functions stand with their names."""
@@ -71,13 +71,16 @@ class Programs:
         """With its environment. Raises NotObtainable."""
         if name == "native":
             return [str(self._built("native", "-pthread"))], {}
-        if name == "embedded":
+        if name in ("embedded", "sub-interpreter"):
             (python,) = command(EMBEDDED)
             home = Path(python).parent.parent
             flags = [f"-L{home}/lib", f"-Wl,-rpath,{home}/lib", f"-lpython{EMBEDDED.partition('-')[0]}"]
-            program = self._built("embedded", *_headers(python), *flags, source="embeds.c")
+            program = self._folder / "embedded"
+            if not program.exists():
+                self._built("embedded", *_headers(python), *flags, source="embeds.c")
             text = f"exec(compile(open({str(SITUATIONS)!r}).read(), {str(SITUATIONS)!r}, 'exec'))"
-            return [str(program), text], self._relay(python) | {"PYTHONHOME": str(home)}
+            words = [str(program), text, *(["sub"] if name == "sub-interpreter" else [])]
+            return words, self._relay(python) | {"PYTHONHOME": str(home)}
         (python,) = command(name)
         return [python, str(SITUATIONS)], self._relay(python)
 
