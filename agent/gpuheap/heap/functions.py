@@ -22,12 +22,14 @@ Values = tuple[int, ...]
 class FunctionRow:
     """One function. `own` and `total` have one number for each measure of the weighted stacks.
 
+    `library` is that of a native function whose source is known, the first one where several have the function.
     `lines` are the lines that were being executed, with the total of each.
     """
 
     function: str
     file: str
     kind: FrameKind
+    library: str = ""
     own: Values
     total: Values
     lines: Mapping[int, Values]
@@ -41,12 +43,12 @@ def by_function(stacks: Iterable[tuple[Sequence[Frame], Values]]) -> list[Functi
     """One row for each function (name, file), in the order of first sight. Stacks go from the root to the leaf."""
     own: dict[tuple[str, str], Values] = {}
     totals: dict[tuple[str, str], Values] = {}
-    kinds: dict[tuple[str, str], FrameKind] = {}
+    first: dict[tuple[str, str], Frame] = {}
     lines: dict[tuple[str, str], dict[int, Values]] = {}
     for frames, values in stacks:
         stack = frames or (NO_STACK,)
-        for key, kind in {(frame.function, frame.file): frame.kind for frame in stack}.items():
-            kinds.setdefault(key, kind)
+        for key, frame in {(frame.function, frame.file): frame for frame in stack}.items():
+            first.setdefault(key, frame)
             totals[key] = _sum(totals.get(key), values)
         for function, file, line in dict.fromkeys(
             (frame.function, frame.file, frame.line) for frame in stack
@@ -59,7 +61,8 @@ def by_function(stacks: Iterable[tuple[Sequence[Frame], Values]]) -> list[Functi
         FunctionRow(
             function=key[0],
             file=key[1],
-            kind=kinds[key],
+            kind=first[key].kind,
+            library=first[key].library,
             own=own.get(key, (0,) * len(row)),
             total=row,
             lines=lines[key],

@@ -76,14 +76,14 @@ def _details(profile: Profile) -> dict[str, list[Sample]]:
 
 
 class _Frames:
-    """Gives each (function, file, kind) a number."""
+    """Gives each (function, file, kind, library) a number. The library is empty where the file says it."""
 
     def __init__(self) -> None:
-        self.table: list[tuple[str, str, str]] = []
-        self._numbers: dict[tuple[str, str, str], int] = {}
+        self.table: list[tuple[str, str, str, str]] = []
+        self._numbers: dict[tuple[str, str, str, str], int] = {}
 
-    def number(self, function: str, file: str, kind: str) -> int:
-        key = (function, file, kind)
+    def number(self, function: str, file: str, kind: str, library: str = "") -> int:
+        key = (function, file, kind, library)
         if key not in self._numbers:
             self._numbers[key] = len(self.table)
             self.table.append(key)
@@ -103,7 +103,7 @@ def _nodes(samples: Iterable[Sample], frames: _Frames) -> list[list[int]]:
             number = children.get((parent, frame))
             if number is None:
                 number = children[parent, frame] = len(nodes)
-                identifier = frames.number(frame.function, frame.file, frame.kind.value)
+                identifier = frames.number(frame.function, frame.file, frame.kind.value, frame.library)
                 nodes.append([parent, identifier, frame.line, *(0 for _ in sample.values)])
             for measure, value in enumerate(sample.values):
                 nodes[number][3 + measure] += value
@@ -115,7 +115,7 @@ def _functions(samples: Iterable[Sample], frames: _Frames, default: int) -> list
     rows = by_function((sample.stack, sample.values) for sample in samples)
     return [
         [
-            frames.number(row.function, row.file, row.kind.value),
+            frames.number(row.function, row.file, row.kind.value, row.library),
             row.heaviest_line(default),
             row.own,
             row.total,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from gpuheap.heap.model import Frame, Process
+from gpuheap.heap.model import Frame, FrameKind, Process
 from gpuheap.profile import html
 from gpuheap.profile.html import page
 from gpuheap.profile.model import ProfileError
@@ -79,13 +79,13 @@ def test_the_policy_lets_exactly_the_pages_own_scripts_run() -> None:
 @needs_component
 def test_hostile_names_stay_text() -> None:
     process = Process(pid=1, start_ns=1, name=HOSTILE)
-    frame = Frame(function=HOSTILE, file=HOSTILE, line=1)
+    frame = Frame(function=HOSTILE, file=HOSTILE, line=1, kind=FrameKind.NATIVE, library=HOSTILE)
     profile = of({at(frame, process=process): totals(10)}, notes=(HOSTILE,))
     elements = Elements(page(profile, source=HOSTILE))
     assert [tag for tag, _ in elements.tags].count("script") == 4, "the data and three scripts"
     assert "img" not in {tag for tag, _ in elements.tags}
     data = json.loads(elements.scripts[0])
-    assert data["frames"] == [[HOSTILE, HOSTILE, "python"]]
+    assert data["frames"] == [[HOSTILE, HOSTILE, "native", HOSTILE]]
     assert data["notes"][-1] == HOSTILE
 
 

@@ -327,3 +327,17 @@ def test_internals_can_be_folded_into_who_called_them(show: Show) -> None:
 
 def test_there_is_no_choice_of_frames_where_all_are_the_programs_own(show: Show) -> None:
     assert show(example()).value("document.getElementById('detail-label').hidden")
+
+
+def test_a_native_function_has_its_source_and_is_found_by_its_library(show: Show) -> None:
+    ask = Frame(
+        function="ask", file="/src/ask.c", line=12, kind=FrameKind.NATIVE, library="/usr/lib/libask.so"
+    )
+    browser = show(of({at(MODULE, ask): totals(300), at(MODULE): totals(100)}))
+    assert table(browser)[0][4:] == ["ask", "/src/ask.c:12"]
+    browser.click(frame("ask  ask.c:12"))
+    browser.wait("document.querySelector('#details').innerText.startsWith('ask')")
+    assert browser.text("#details").startswith("ask/src/ask.c:12 in /usr/lib/libask.so")
+    browser.click("document.querySelector('#search')")
+    browser.type("libask")
+    assert [row[4] for row in table(browser)] == ["ask"]

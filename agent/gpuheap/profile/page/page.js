@@ -43,6 +43,7 @@
   function unit() { return data.types[state.type].unit; }
   function typeName(type) { return (NAMES[type.name] || [`${type.name} (${type.unit})`, type.name]); }
   function place(file, line) { return file && line ? `${file}:${line}` : file; }
+  function wholePlace({ file, line, library }) { return library ? `${place(file, line)} in ${library}` : place(file, line); }
   function shortPlace(file, line) { return place(file.split("/").pop(), line); }
   function element(tag, text, className) {
     const made = document.createElement(tag);
@@ -61,13 +62,13 @@
   }
   function sum(label, children) {
     const value = children.reduce((all, child) => all + child.value, 0);
-    return { name: label, file: "", line: 0, kind: "process", value, own: 0, children };
+    return { name: label, file: "", line: 0, kind: "process", library: "", value, own: 0, children };
   }
   function groupTree(group, label, type) {
     const nodes = [], tops = [];
     for (const [parent, frame, line, ...values] of group.nodes[state.detail]) {
-      const [name, file, kind] = data.frames[frame];
-      const node = { name, file, line, kind, value: values[type], own: values[type], children: [] };
+      const [name, file, kind, library] = data.frames[frame];
+      const node = { name, file, line, kind, library, value: values[type], own: values[type], children: [] };
       nodes.push(node);
       if (parent < 0) { tops.push(node); } else { nodes[parent].children.push(node); nodes[parent].own -= node.value; }
     }
@@ -84,13 +85,13 @@
     return (hash >>> 0) % 300 + 20; // leaves out the reds and pinks of matches
   }
   function colour(node) {
-    const { kind, file, name } = node.data;
+    const { kind, file, library, name } = node.data;
     const dark = DARK.matches;
     if (node.highlight) return dark ? "#ff6ec7" : "#ff5fbf";
     if (kind === "process") return dark ? "#8d97a3" : "#cfd5dc";
     if (kind === "unknown") return dark ? "#a39c92" : "#e3ddd3";
     const [saturation, light] = kind === "native" ? [18, dark ? 64 : 78] : [dark ? 45 : 62, dark ? 66 : 78];
-    return `hsl(${hue(file || name)} ${saturation}% ${light}%)`;
+    return `hsl(${hue(library || file || name)} ${saturation}% ${light}%)`;
   }
   function legend() {
     const entries = [["python", "Python (one colour a file)", "/python"], ["native", "native code", "/native"],
@@ -155,14 +156,14 @@
   }
   function resetZoom() { if (chart) chart.resetZoom(); }
   function sentence(node) {
-    const { name, file, line, value } = node.data;
-    return `${name}\n${place(file, line)}\n${amount(value, unit())} (${exact(value, unit())}), ${share(value, root ? root.data.value : value)}`;
+    const { name, value } = node.data;
+    return `${name}\n${wholePlace(node.data)}\n${amount(value, unit())} (${exact(value, unit())}), ${share(value, root ? root.data.value : value)}`;
   }
   function describe(node) {
     const box = byId("details");
     const shown = node || root;
     if (!shown) { box.replaceChildren(); return; }
-    const { name, file, line, value, own } = shown.data;
+    const { name, value, own } = shown.data;
     const numbers = element("span", undefined, "numbers");
     for (const [word, number] of [["total", value], ["self", own]]) {
       const part = element("span", `${word} ${amount(number, unit())}, ${share(number, root.data.value)}`);
@@ -170,14 +171,14 @@
       numbers.append(part);
     }
     if (unit() === "bytes") numbers.append(element("span", exact(value, unit()), "muted"));
-    box.replaceChildren(element("b", name), element("span", place(file, line), "place"), numbers);
+    box.replaceChildren(element("b", name), element("span", wholePlace(shown.data), "place"), numbers);
   }
 
   // ---- search
 
   function matches(node, term) {
     const wanted = term.toLowerCase();
-    return node.kind !== "process" && (node.name.toLowerCase().includes(wanted) || place(node.file, node.line).toLowerCase().includes(wanted));
+    return node.kind !== "process" && (node.name.toLowerCase().includes(wanted) || wholePlace(node).toLowerCase().includes(wanted));
   }
   function matchedValue() {
     let found = 0;
@@ -255,7 +256,7 @@
       return [head, element("th", "%", "number")];
     }), element("th", "Function"), element("th", "File and heaviest line"));
     const rows = (view ? view.functions[state.detail] : [])
-      .map(([frame, line, own, sum]) => ({ name: data.frames[frame][0], file: data.frames[frame][1], line, own: own[type], total: sum[type] }))
+      .map(([frame, line, own, sum]) => ({ name: data.frames[frame][0], file: data.frames[frame][1], library: data.frames[frame][3], line, own: own[type], total: sum[type] }))
       .filter((row) => row.total > 0 && (!state.term || matches({ ...row, kind: "" }, state.term)))
       .sort((a, b) => b[state.sort] - a[state.sort] || b.total - a.total || d3.ascending(a.name, b.name));
     const shown = state.allRows ? rows : rows.slice(0, FIRST_ROWS);
@@ -285,7 +286,9 @@
       search();
     });
     name.append(button);
-    line.append(name, element("td", place(row.file, row.line), "place"));
+    const where = element("td", place(row.file, row.line), "place");
+    where.title = wholePlace(row);
+    line.append(name, where);
     return line;
   }
 
