@@ -76,7 +76,13 @@ def _kubeconfig(outputs: Mapping[str, Any], file: Path | None) -> dict[str, Any]
 
 def stack_outputs(stack: str, directory: str = ".") -> dict[str, Any]:
     """All outputs, secrets in clear: they stay in this process."""
-    command = ["pulumi", "stack", "output", "--json", "--show-secrets", "--stack", stack]
+    pulumi = shutil.which("pulumi")
+    if pulumi is None:
+        raise OutputsUnavailable(
+            "pulumi is not on PATH, and the stack's outputs are read by it. For a stack on the local cloud: "
+            f"python -m localcloud run -- make verify STACK={stack}"
+        )
+    command = [pulumi, "stack", "output", "--json", "--show-secrets", "--stack", stack]
     done = subprocess.run(command, cwd=directory, capture_output=True, text=True, check=False)
     if done.returncode:
         raise OutputsUnavailable(done.stderr.strip())

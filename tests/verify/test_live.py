@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from verify.live import _Kubectl
+from verify.live import OutputsUnavailable, _Kubectl, stack_outputs
 from verify.model import CheckFailed, NothingToCheck
 
 KUBECONFIG: dict[str, Any] = {"kind": "Config", "users": [{"name": "u", "user": {"token": "secret-token"}}]}
@@ -24,6 +24,16 @@ def kubectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(program.parent), prepend=":")
     return program
+
+
+def test_without_the_engine_it_is_said_how_a_stack_is_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("PATH", str(tmp_path))
+    with pytest.raises(
+        OutputsUnavailable, match=r"pulumi is not on PATH.*localcloud run -- make verify STACK=dev"
+    ):
+        stack_outputs("dev")
 
 
 def test_a_command_is_run_in_its_container(kubectl: Path, tmp_path: Path) -> None:
