@@ -66,6 +66,7 @@ Azure keeps some properties of a pool for life: size, driver, MIG profile, OS di
 reservation, subnet. A change replaces the pool, and the preview says so (`replace`): its nodes are drained
 and gone before the new ones come, because a pool's name is its identity. To keep capacity meanwhile, add a
 second pool, move the pods, then take the first one away. Images and versions change node by node, by
-`upgrade`. A name, a region or a range of the cluster replaces the cluster; `protect: true` makes that, and
-`pulumi destroy`, an error.
+`upgrade`. A name or a region of the cluster replaces the cluster; `protect: true` makes that, and
+`pulumi destroy`, an error. The system pool stays in the subnet in which it was made. Azure changes the range of
+no subnet while something is in it: it refuses (`InUseSubnetCannotBeUpdated`), and the subnet stays as it is.
 """

@@ -53,16 +53,24 @@ def _subnet_allowed(asked: Asked) -> None:
     prefixes = asked.inputs.get("addressPrefixes") or [asked.inputs.get("addressPrefix")]
     if not all(prefixes):
         raise AzureError(400, "InvalidRequestFormat", f"Subnet {asked.name} has no address prefix.")
+    before = asked.before and asked.before.inputs
+    if before and prefixes != (before.get("addressPrefixes") or [before.get("addressPrefix")]):
+        # https://learn.microsoft.com/azure/virtual-network/virtual-network-manage-subnet
+        _without_users(asked.id, asked.store, "Updated")
 
 
 def _unused(subnet: Resource, store: Finder) -> None:
-    """Azure keeps a subnet as long as a cluster or a Private Link Service has addresses in it."""
+    _without_users(subnet.id, store, "Deleted")
+
+
+def _without_users(id: str, store: Finder, change: str) -> None:
+    """Azure keeps a subnet, and its range, as long as a cluster or a Private Link Service has addresses in it."""
     for user in store.resources():
-        if user.token != SUBNET and _mentions(user.outputs, subnet.id):
+        if user.token != SUBNET and _mentions(user.outputs, id):
             raise AzureError(
                 400,
-                "InUseSubnetCannotBeDeleted",
-                f"Subnet {subnet.name} is in use by {user.id} and cannot be deleted.",
+                f"InUseSubnetCannotBe{change}",
+                f"Subnet {id.rpartition('/')[2]} is in use by {user.id} and cannot be {change.lower()}.",
             )
 
 

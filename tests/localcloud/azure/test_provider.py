@@ -386,15 +386,13 @@ def test_a_resource_group_goes_with_all_that_is_in_it(
 
 def test_a_subnet_that_is_in_use_stays(engine: Engine, store: Store, group: Resource) -> None:
     engine.create(NETWORK, NETWORK_INPUTS)
-    id, _ = engine.create(
-        SUBNET,
-        {
-            "resourceGroupName": "rg",
-            "virtualNetworkName": "vnet",
-            "subnetName": "s",
-            "addressPrefix": "10.0.0.0/24",
-        },
-    )
+    inputs = {
+        "resourceGroupName": "rg",
+        "virtualNetworkName": "vnet",
+        "subnetName": "s",
+        "addressPrefix": "10.0.0.0/24",
+    }
+    id, made = engine.create(SUBNET, inputs)
     user = Resource(
         id=SERVICE_ID, token="azure-native:network:PrivateLinkService", outputs={"at": [{"id": id}]}
     )
@@ -402,6 +400,9 @@ def test_a_subnet_that_is_in_use_stays(engine: Engine, store: Store, group: Reso
     with pytest.raises(grpc.RpcError) as error:
         engine.delete(SUBNET, id)
     assert "InUseSubnetCannotBeDeleted" in _message(error) and SERVICE_ID in _message(error)
+    with pytest.raises(grpc.RpcError, match=f"InUseSubnetCannotBeUpdated.*{SERVICE_ID}"):
+        engine.update(SUBNET, id, made, {**inputs, "addressPrefix": "10.0.0.0/25"})
+    engine.update(SUBNET, id, made, {**inputs, "privateLinkServiceNetworkPolicies": "Disabled"})
 
 
 # Private endpoints
