@@ -8,7 +8,10 @@ One more turn has the one way that leaves the engine in the dark and alive, for 
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, Final
 
+import yaml
+
 from localcloud.azure.records import CUT_OFF, UNANSWERED, Fault
+from localcloud.engine import CHECKOUT
 
 AZURE: Final[Mapping[str, Mapping[str, Any]]] = {
     "TooManyRequests": {"status": 429, "times": 4},
@@ -59,8 +62,16 @@ TYPES: Final = (
     "prometheusRuleGroups",
     "maintenanceConfigurations",
     "deploymentSafeguards",
+    "storageAccounts",
+    "containers",
+    "federatedIdentityCredentials",
+    "privateEndpoints",
+    "privateDnsZoneGroups",
+    "privateDnsZones",
+    "virtualNetworkLinks",
+    "actionGroups",
 )
-"""What the example stacks make in Azure. The order is by which ways meet in one try; each turn moves them on."""
+"""What the stacks make in Azure. The order is by which ways meet in one try; each turn moves them on."""
 
 KINDS: Final = (
     "namespaces",
@@ -106,6 +117,25 @@ GRAFANA_AND_APPROVAL: Final = (
 """What the dynamic providers wait for, and nobody sees: roles that have not spread, a server that is busy, an answer
 that does not arrive.
 """
+
+
+def configuration(stack: str) -> dict[str, Any]:
+    """That of the example stack, destroyable; `prod` with the parts, too, that none of them has."""
+    values: dict[str, Any] = yaml.safe_load((CHECKOUT / f"Pulumi.{stack}.yaml").read_text())
+    config = values["config"]
+    config["gpuheap:cluster"]["protect"] = False
+    if stack == "prod":
+        small = {
+            name: {"cpu": "50m", "memoryGib": 0.25} for name in ("ingester", "store-gateway", "compactor")
+        }
+        config["gpuheap:pyroscope"] |= {
+            "size": "microservices",
+            "storage": {"accountName": "gpuheapprofiles"},
+            "components": small,
+        }
+        config["gpuheap:grafana"] |= {"publicAccess": False, "privateAccess": {}}
+        config["gpuheap:alerts"] = {**config.get("gpuheap:alerts", {}), "emails": ["oncall@example.com"]}
+    return values
 
 
 def rules(turn: int) -> Iterator[Fault]:

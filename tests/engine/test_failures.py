@@ -16,12 +16,13 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 import pytest
+import yaml
 
 from localcloud.azure.records import UNANSWERED, Fault
 from localcloud.azure.store import Store
 from localcloud.azure.types_cluster import node_resource_group_id
 from localcloud.cloud import LocalCloud
-from localcloud.engine import CHECKOUT, Ended, Engine
+from localcloud.engine import Ended, Engine
 from localcloud.kube import gateway
 from tests.engine import failures
 from tests.engine.interruptions import (
@@ -77,7 +78,7 @@ def store(local_cloud: LocalCloud) -> Store:
 @pytest.fixture(scope="module")
 def engine(local_cloud: LocalCloud, tmp_path_factory: pytest.TempPathFactory) -> Engine:
     config = tmp_path_factory.mktemp("config") / f"Pulumi.{STACK}.yaml"
-    config.write_text((CHECKOUT / config.name).read_text().replace("protect: true", "protect: false"))
+    config.write_text(yaml.safe_dump(failures.configuration(STACK)))
     engine = Engine(cloud=local_cloud, stack=STACK, config_file=config)
     engine.create()
     return engine
