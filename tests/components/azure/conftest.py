@@ -3,7 +3,6 @@
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any, Final
 
 import pytest
@@ -72,9 +71,42 @@ def authority(tmp_path_factory: pytest.TempPathFactory) -> CertificateAuthority:
     return CertificateAuthority.in_folder(tmp_path_factory.mktemp("authority"))
 
 
+@pytest.fixture(scope="module")
+def azure(
+    authority: CertificateAuthority, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[tuple[Store, Servers]]:
+    """Azure, and the environment in which its own libraries find it: one for the tests of a module, as processes that
+    they share are told of it when they start.
+    """
+    folder = tmp_path_factory.mktemp("azure")
+    store, issued = Store(folder / "store.db"), authority.issue(folder, "azure")
+    with (
+        serve(
+            store,
+            tls_certificate=issued.certificate,
+            tls_key=issued.key,
+            pyroscope_address="127.0.0.1",
+            pyroscope_port=0,
+        ) as servers,
+        pytest.MonkeyPatch.context() as environment,
+    ):
+        environment.setenv("IDENTITY_ENDPOINT", servers.identity)
+        environment.setenv("IDENTITY_HEADER", servers.identity_header)
+        environment.setenv("REQUESTS_CA_BUNDLE", str(authority.certificate_path))
+        environment.setenv("GPUHEAP_ARM_ENDPOINT", servers.arm)
+        yield store, servers
+    store.close()
+
+
 @pytest.fixture
-def store(tmp_path: Path) -> Iterator[Store]:
-    store = Store(tmp_path / "store.db")
+def servers(azure: tuple[Store, Servers]) -> Servers:
+    return azure[1]
+
+
+@pytest.fixture
+def store(azure: tuple[Store, Servers]) -> Iterator[Store]:
+    """With a Private Link Service, and nothing else."""
+    store, _ = azure
     store.create_resource(
         Resource(
             id=SERVICE_ID, token="azure-native:network:PrivateLinkService", outputs={"name": "pyroscope"}
@@ -82,27 +114,9 @@ def store(tmp_path: Path) -> Iterator[Store]:
         actor="test",
     )
     yield store
-    store.close()
-
-
-@pytest.fixture
-def servers(
-    store: Store, authority: CertificateAuthority, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Servers]:
-    """Azure, and the environment in which its own libraries find it."""
-    issued = authority.issue(tmp_path, "azure")
-    with serve(
-        store,
-        tls_certificate=issued.certificate,
-        tls_key=issued.key,
-        pyroscope_address="127.0.0.1",
-        pyroscope_port=0,
-    ) as servers:
-        monkeypatch.setenv("IDENTITY_ENDPOINT", servers.identity)
-        monkeypatch.setenv("IDENTITY_HEADER", servers.identity_header)
-        monkeypatch.setenv("REQUESTS_CA_BUNDLE", str(authority.certificate_path))
-        monkeypatch.setenv("GPUHEAP_ARM_ENDPOINT", servers.arm)
-        yield servers
+    store.clear_faults()
+    for resource in store.resources():
+        store.delete_resource(resource.id, actor="test")
 
 
 @pytest.fixture

@@ -64,8 +64,8 @@ class Plugin:
         self.stub.Delete(pb.DeleteRequest(id=id, properties=_struct(state)))
 
 
-@pytest.fixture
-def plugin(servers: Servers) -> Iterator[Plugin]:
+@pytest.fixture(scope="module")
+def plugin(azure: tuple[Store, Servers]) -> Iterator[Plugin]:
     command = [sys.executable, "-u", "-m", "pulumi.dynamic", "127.0.0.1:1"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=CHECKOUT) as process:
         assert process.stdout is not None
