@@ -6,7 +6,9 @@ compressed ones, from which reading can go on.
 """
 
 import struct
+import time
 import zlib
+from collections.abc import Callable
 from typing import Any, Final
 
 from .dwarf import Malformed
@@ -18,6 +20,11 @@ MAX_INFLATED_BYTES: Final = 1 << 30
 
 MAX_WORK: Final = 128 << 20
 """Bytes of debug information that are looked at of one file, again and again if need be: some seconds' work."""
+
+MAX_WORK_AT_ONCE: Final = 192 << 20
+"""The same of all files together."""
+
+WORK_A_SECOND: Final = 8 << 20
 
 MAX_TEXT_BYTES: Final = 4096
 MAX_WHOLE_BYTES: Final = 512 << 10
@@ -34,17 +41,39 @@ _ZLIB: Final = 1
 _NAMES: Final = {_ZLIB: "zlib", 2: "zstd"}
 
 
+class Allowance:
+    """What may be done for all files together: so much at once, and more as time goes on."""
+
+    def __init__(self, now: Callable[[], float] = time.monotonic) -> None:
+        self._now = now
+        self._left: float = MAX_WORK_AT_ONCE
+        self._at = now()
+
+    def take(self, amount: int) -> bool:
+        """Whether there was as much."""
+        now = self._now()
+        self._left = min(MAX_WORK_AT_ONCE, self._left + (now - self._at) * WORK_A_SECOND)
+        self._at = now
+        if self._left < amount:
+            return False
+        self._left -= amount
+        return True
+
+
 class Work:
     """What may still be done for one file."""
 
-    def __init__(self, limit: int = MAX_WORK) -> None:
+    def __init__(self, limit: int = MAX_WORK, allowance: Allowance | None = None) -> None:
         self._left = limit
+        self._allowance = allowance
 
     def spend(self, amount: int) -> None:
         """Raises Exhausted."""
         self._left -= amount
         if self._left < 0:
             raise Exhausted("a file's debug information takes too long to read")
+        if self._allowance is not None and not self._allowance.take(amount):
+            raise Exhausted("the debug information of all files takes too long to read")
 
 
 class DebugSections:

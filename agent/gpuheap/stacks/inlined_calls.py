@@ -17,6 +17,7 @@ from .frame_rules import Exhausted
 from .line_programs import Row
 
 MAX_UNIT_BYTES: Final = 8 << 20
+MAX_LINE: Final = (1 << 32) - 1
 MAX_FUNCTIONS: Final = 100_000
 FUNCTION_BYTES: Final = 24
 _FUNCTION: Final = frozenset({Attribute.LOW, Attribute.HIGH, Attribute.RANGES, Attribute.SIBLING})
@@ -123,7 +124,7 @@ class InlinedCalls:
             if shape.tag == Tag.INLINED and shape.has_code and not hidden_from:
                 attributes, place = read(data, place, shape, layout, _CALL)
                 if self._is_at(attributes, address):
-                    return _call(attributes)
+                    return call(attributes)
             elif shape.has_sibling and shape.tag not in _BLOCKS:
                 attributes, place = read(data, place, shape, layout, _SIBLING)
             else:
@@ -150,6 +151,9 @@ class InlinedCalls:
         return behind
 
 
-def _call(attributes: dict[int, Value]) -> Row | None:
+def call(attributes: dict[int, Value]) -> Row | None:
+    """Of an inlined function's entry; None where it does not say, or says what cannot be."""
     file, line = (attributes.get(name, (0, b""))[1] for name in (Attribute.CALL_FILE, Attribute.CALL_LINE))
-    return Row(file, line) if isinstance(file, int) and isinstance(line, int) else None
+    if not isinstance(file, int) or not isinstance(line, int) or not 0 <= line <= MAX_LINE:
+        return None
+    return Row(file, line)

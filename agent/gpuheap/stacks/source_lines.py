@@ -11,7 +11,7 @@ from posixpath import join, normpath
 from typing import Final, NamedTuple
 
 from .debug_files import separate
-from .debug_sections import MAX_TEXT_BYTES, DebugSections
+from .debug_sections import MAX_TEXT_BYTES, Allowance, DebugSections, Work
 from .debug_units import Unit, header_at, unit_length
 from .dwarf import MISREAD, Malformed
 from .frame_rules import Exhausted
@@ -32,7 +32,7 @@ _MISREAD: Final = (*MISREAD, Exhausted)
 
 
 class Line(NamedTuple):
-    """`number` is 0 where the compiler says that the code is of no line in particular."""
+    """`number` has 32 bits; it is 0 where the compiler says that the code is of no line in particular."""
 
     file: bytes
     number: int
@@ -84,7 +84,7 @@ class _UnitLines:
     def _path(self, program: Program, number: int) -> bytes:
         found = self._paths.get(number)
         if found is None:
-            if number >= len(program.files):
+            if not 0 <= number < len(program.files):
                 raise Malformed(f"file {number} of {len(program.files)}")
             found = self._paths[number] = self._whole(program, program.files[number])
         return found
@@ -135,10 +135,10 @@ class SourceLines:
             self._units.popitem(last=False)
 
 
-def lines_of(file: MappedFile) -> SourceLines | None:
+def lines_of(file: MappedFile, allowance: Allowance | None = None) -> SourceLines | None:
     """In the file itself, or in the one that has its debug information; None if there is none."""
     for image in (file.image, separate(file)):
-        sections = DebugSections(image) if image is not None else None
+        sections = DebugSections(image, Work(allowance=allowance)) if image is not None else None
         if sections is not None and ".debug_info" in sections and ".debug_line" in sections:
             return SourceLines(sections)
     return None

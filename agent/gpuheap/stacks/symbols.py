@@ -13,6 +13,7 @@ from typing import Final, NamedTuple
 from weakref import ref
 
 from .debug_files import embedded, separate
+from .debug_sections import Allowance
 from .demangler import Demangler
 from .elf_image import ElfImage
 from .mapped_files import MappedFile
@@ -69,9 +70,10 @@ class _Named(NamedTuple):
 class _FileSymbols:
     """The tables of one file, each made when those before it have no answer."""
 
-    def __init__(self, file: MappedFile) -> None:
+    def __init__(self, file: MappedFile, allowance: Allowance) -> None:
         self._tables: list[SymbolTable] = []
         self._more = _tables(ref(file))
+        self._allowance = allowance
         self.hostile_names = 0
         self.names: dict[int, _Named] = {}
         self._names_bytes = 0
@@ -86,7 +88,7 @@ class _FileSymbols:
     @cached_property
     def lines(self) -> SourceLines | None:
         file = self._file()
-        return lines_of(file) if file is not None else None
+        return lines_of(file, self._allowance) if file is not None else None
 
     def keep(self, address: int, named: "_Named") -> None:
         self._names_bytes += _NAME_BYTES + len(named.function) + len(named.file)
@@ -142,6 +144,7 @@ class Symbols:
     def __init__(self) -> None:
         self._files: OrderedDict[int, tuple[ref[MappedFile], _FileSymbols]] = OrderedDict()
         self._demangler = Demangler()
+        self._allowance = Allowance()
         self.unread_lines = 0
         """Files whose debug information could not be read, or not all of it."""
 
@@ -207,7 +210,7 @@ class Symbols:
     def _symbols(self, file: MappedFile) -> _FileSymbols:
         kept = self._files.get(id(file))
         if kept is None or kept[0]() is not file:  # an id is given again when its owner is gone
-            kept = self._files[id(file)] = ref(file), _FileSymbols(file)
+            kept = self._files[id(file)] = ref(file), _FileSymbols(file, self._allowance)
         self._files.move_to_end(id(file))
         return kept[1]
 

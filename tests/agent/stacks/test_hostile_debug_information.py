@@ -16,9 +16,11 @@ from typing import Final
 
 import pytest
 
-from gpuheap.stacks.debug_sections import DebugSections, Work
+from gpuheap.stacks.debug_entries import Attribute
+from gpuheap.stacks.debug_sections import MAX_WORK_AT_ONCE, WORK_A_SECOND, Allowance, DebugSections, Work
 from gpuheap.stacks.elf_image import ElfImage, Section
 from gpuheap.stacks.frame_rules import Exhausted
+from gpuheap.stacks.inlined_calls import call
 from gpuheap.stacks.line_programs import MAX_ROWS, ROW_BYTES, LineTable
 from gpuheap.stacks.mapped_files import MappedFile
 from gpuheap.stacks.source_lines import SourceLines, lines_of
@@ -86,7 +88,7 @@ def test_changed_debug_information_has_answers(part: int, originals: list[Origin
             reader = lines_of(file)
             for address in (*chance.sample(functions, 5), 0, 1 << 63, (1 << 64) - 1):
                 line = reader.find(address) if reader is not None else None
-                assert line is None or (len(line.file) <= 4096 and 0 <= line.number < 1 << 64)
+                assert line is None or (len(line.file) <= 4096 and 0 <= line.number < 1 << 32)
         except Exception as error:
             raise AssertionError(f"seed {seed}") from error
 
@@ -121,6 +123,32 @@ def test_what_is_looked_at_of_a_file_is_bounded(originals: list[Original]) -> No
     assert any(found)
     assert reader.is_unread
     assert not found[-1], "it is read without end"
+
+
+def test_what_is_looked_at_of_all_files_is_bounded_and_there_is_more_later() -> None:
+    seconds = [0.0]
+    allowance = Allowance(lambda: seconds[0])
+    works = [Work(allowance=allowance) for _ in range(3)]
+    half = MAX_WORK_AT_ONCE // 2
+    works[0].spend(half)
+    works[1].spend(half)
+    with pytest.raises(Exhausted):
+        works[2].spend(1)
+    seconds[0] += 1
+    works[2].spend(WORK_A_SECOND)
+    with pytest.raises(Exhausted):
+        works[2].spend(1)
+    seconds[0] += 1e6
+    works[0].spend(half // 4)
+    works[1].spend(half // 4)
+    with pytest.raises(Exhausted):
+        works[2].spend(MAX_WORK_AT_ONCE)
+
+
+@pytest.mark.parametrize("line", [-1, 1 << 32, (1 << 64) - 1])
+def test_a_call_at_a_line_that_cannot_be_has_no_line(line: int) -> None:
+    """What is written as a profile has room for 63 bits."""
+    assert call({Attribute.CALL_FILE: (0x0F, 1), Attribute.CALL_LINE: (0x0D, line)}) is None
 
 
 def test_what_is_decompressed_is_bounded() -> None:
