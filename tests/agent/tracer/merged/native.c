@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: Apache-2.0 */
-/* Calls the driver from C: from main, through the C library, in a thread. Prints as situations.py does. */
+/* Calls the driver from C: from main, through the C library, in a thread, from what is inlined. Prints as situations.py
+ * does. */
 #include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -38,6 +39,23 @@ __attribute__((noinline)) static int sorted(int *numbers)
 	return numbers[0];
 }
 
+static inline __attribute__((always_inline)) int inlined(size_t size)
+{
+	return allocate(size) + 1;
+}
+
+static inline __attribute__((always_inline)) int inlined_below(size_t size)
+{
+	return inlined(size) + 1;
+}
+
+__attribute__((noinline)) static int around(size_t size)
+{
+	int done = inlined(size);
+
+	return done + inlined_below(size + 1);
+}
+
 static void *work(void *argument)
 {
 	cuCtxSetCurrent(context);
@@ -54,10 +72,12 @@ int main(void)
 	cuCtxSetCurrent(context);
 	deeper(2, 1000);
 	sorted(numbers);
+	around(1003);
 	pthread_create(&thread, NULL, work, NULL);
 	pthread_join(thread, NULL);
 	puts("{\"1000\": [\"recursion\", []], \"1001\": [\"through the C library\", []], "
-	     "\"1002\": [\"a thread\", []]}");
+	     "\"1002\": [\"a thread\", []], \"1003\": [\"from what is inlined\", []], "
+	     "\"1004\": [\"from what is inlined into what is inlined\", []]}");
 	fflush(stdout);
 	getchar();
 	return 0;
