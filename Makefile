@@ -67,7 +67,7 @@ check: setup ## formatter, linter and type checker
 test: check ## check, and every test that this machine can run; says what it skips, and why
 	@$(VENV)/pytest -n $(LANES) $(PYTEST)
 
-test-failures: setup ## every creation of the example stacks fails in every way (hours; STACKS=dev TURNS=0: a quarter of one)
+test-failures: setup ## every creation of the example stacks fails in every way (hours; STACKS=dev TURNS=0: ten minutes)
 	@for stack in $(STACKS); do for turn in $(TURNS); do \
 		echo "$$stack, turn $$turn"; \
 		GPUHEAP_FAILURES_STACK=$$stack GPUHEAP_FAILURES_TURN=$$turn $(VENV)/pytest -q tests/engine/test_failures.py || exit 1; \

@@ -13,6 +13,7 @@ from typing import Any, Final
 import httpx2
 import yaml
 from lightkube import ApiError, Client, KubeConfig
+from lightkube.core.exceptions import ConfigError
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Secret
 
@@ -45,7 +46,7 @@ def forget_unfinished(state: Mapping[str, Any]) -> list[str]:
                 name = str(record.metadata.name)
                 kubernetes.delete(Secret, name, namespace=namespace)
                 forgotten.append(f"{namespace}/{name}")
-        except (ApiError, httpx2.HTTPError) as error:
+        except (ApiError, ConfigError, OSError, httpx2.HTTPError) as error:
             raise ClusterSilent(f"Helm's records of {namespace}/{release} cannot be read: {error}") from error
     return forgotten
 

@@ -6,6 +6,7 @@ import json
 from typing import Any
 
 import pytest
+import yaml
 from lightkube.models.meta_v1 import ObjectMeta
 from lightkube.resources.core_v1 import Secret
 
@@ -63,7 +64,15 @@ def test_only_what_did_not_end_is_forgotten_and_only_of_our_releases(local_cloud
 
 
 def test_a_cluster_that_does_not_answer_is_told(local_cloud: LocalCloud) -> None:
-    kubeconfig = local_cloud.endpoints.kubeconfig.read_text()
-    server = next(line.split()[-1] for line in kubeconfig.splitlines() if "server:" in line)
+    kubeconfig = yaml.safe_load(local_cloud.endpoints.kubeconfig.read_text())
+    kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     with pytest.raises(ClusterSilent, match="default/pyroscope"):
-        forget_unfinished(state(kubeconfig.replace(server, "https://127.0.0.1:1")))
+        forget_unfinished(state(yaml.safe_dump(kubeconfig)))
+
+
+def test_a_cluster_that_asks_for_a_program_that_is_not_there_is_told(local_cloud: LocalCloud) -> None:
+    kubeconfig = yaml.safe_load(local_cloud.endpoints.kubeconfig.read_text())
+    program = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "no-such-kubelogin"}
+    kubeconfig["users"][0]["user"] = {"exec": program}
+    with pytest.raises(ClusterSilent, match="no-such-kubelogin"):
+        forget_unfinished(state(yaml.safe_dump(kubeconfig)))
