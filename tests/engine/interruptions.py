@@ -105,14 +105,15 @@ def recovery(engine: Engine, *more: str) -> subprocess.CompletedProcess[str]:
 
 def credentials_in(texts: Iterable[str], cloud: LocalCloud, *more: str) -> list[str]:
     """The cluster's, those of the identity that deploys, `more` of them, and tokens: those that stand in one of the
-    texts, or in a log of the cloud.
+    texts, in a log of the cloud, or in what the engine keeps: the state, those before it, and its history.
     """
     kubeconfig = yaml.safe_load(cloud.endpoints.kubeconfig.read_text())
     secrets = [str(value) for user in kubeconfig["users"] for value in user["user"].values()]
     assert secrets
     secrets += [cloud.endpoints.identity_header, *more]
-    logs = [file.read_text(errors="replace") for file in (cloud.state / "logs").iterdir()]
-    assert len(logs) > 4
-    searched = [*texts, *logs]
+    kept = [file for file in (cloud.state / "pulumi-state" / ".pulumi").rglob("*") if file.is_file()]
+    logs = list((cloud.state / "logs").iterdir())
+    assert min(len(kept), len(logs)) > 4
+    searched = [*texts, *(file.read_text(errors="replace") for file in (*kept, *logs))]
     found = [secret for text in searched for secret in secrets if secret in text]
     return found + [token for text in searched for token in TOKEN.findall(text)]
