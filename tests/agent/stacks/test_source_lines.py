@@ -98,16 +98,17 @@ OPTIONS: Final = {
     **{f"DWARF {version}": f"-O2 -gdwarf-{version}" for version in (2, 3, 4, 5)},
     "not optimised": "-g -O0",
     "64-bit DWARF": "-O2 -gdwarf-5 -gdwarf64",
-    "compressed": "-g -O2 -gz=zlib",
     "a section each function, some left out": "-g -O2 -ffunction-sections -Wl,--gc-sections",
     "lines only": "-g1 -O2",
-    "optimised as a whole": "-g -O2 -flto",
 }
+OF_CLANG: Final = ("DWARF 2", "DWARF 4", "DWARF 5", "a section each function, some left out")
 BUILDS: Final = {
     **{f"gcc, {name}": ("gcc", *options.split(), *C) for name, options in OPTIONS.items()},
-    **{f"clang, {name}": ("clang", *options.split(), *C) for name, options in OPTIONS.items()},
-    **{f"g++, DWARF {version}": ("g++", "-O2", f"-gdwarf-{version}", *CXX) for version in (4, 5)},
-    "clang++": ("clang++", "-O2", "-g", *CXX),
+    **{f"clang, {name}": ("clang", *OPTIONS[name].split(), *C) for name in OF_CLANG},
+    "gcc, optimised as a whole": ("gcc", "-g", "-O2", "-flto", *C),
+    "g++, compressed": ("g++", "-g", "-O2", "-gz=zlib", *CXX),
+    "clang++, compressed": ("clang++", "-g", "-O2", "-gz=zlib", *CXX),
+    "g++, DWARF 4": ("g++", "-gdwarf-4", "-O2", *CXX),
 }
 
 Built = Callable[..., Path]
@@ -216,6 +217,22 @@ def test_a_stripped_program_has_the_lines_of_its_debug_file(by: str, built: Buil
     reader = lines_of(opened(stripped, tmp_path, "/stripped"))
     assert reader is not None
     assert found(reader, addresses) == expected(program, addresses)
+
+
+def test_units_of_several_compilers_are_found_also_where_only_some_are_in_the_list_of_addresses(
+    built: Built,
+) -> None:
+    """GCC and the assembler write .debug_aranges, Clang does not."""
+    objects = [
+        built("gcc", "-g", "-O2", "-c", "first.c"),
+        built("clang", "-g", "-O1", "-gdwarf-4", "-c", "folder/second.c"),
+        built("clang", "-g", "-O2", "-c", "third.c"),
+    ]
+    program = built("gcc", *map(str, objects))
+    addresses = calls(program)
+    assert found(lines(program), addresses) == expected(program, addresses)
+    names = {Path(place[0]).name for place in filter(None, found(lines(program), addresses))}
+    assert names == {"first.c", "second.c", "made.y"}
 
 
 def test_a_file_without_debug_information_has_no_lines(built: Built) -> None:
