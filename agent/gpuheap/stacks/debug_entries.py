@@ -16,6 +16,9 @@ MAX_ABBREVIATIONS: Final = 65_536
 MAX_ATTRIBUTES: Final = 256
 MAX_ABBREVIATION_BYTES: Final = 1 << 20
 _ABBREVIATION_BYTES: Final = 4096
+_SHAPE_BYTES, _ATTRIBUTE_BYTES = 300, 100
+"""About what one takes."""
+
 _ADDRESS_BYTES: Final = 8
 
 
@@ -153,6 +156,12 @@ class Abbreviations:
         self._fixed = layout.sizes
         self._place = 0
         self._known: dict[int, Abbreviation] = {}
+        self._attributes = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory is in use for them."""
+        return len(self._data) + len(self._known) * _SHAPE_BYTES + self._attributes * _ATTRIBUTE_BYTES
 
     def get(self, code: int) -> Abbreviation:
         found = self._known.get(code)
@@ -199,6 +208,7 @@ class Abbreviations:
             if len(attributes) > MAX_ATTRIBUTES:
                 raise Malformed(f"entries with more than {MAX_ATTRIBUTES} attributes")
         self._place = place
+        self._attributes += len(attributes)
         self._known[code] = Abbreviation(
             *(tag, has_children, tuple(attributes), whole),
             has_code=_LOW in names or _RANGES in names,

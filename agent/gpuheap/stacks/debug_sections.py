@@ -31,7 +31,10 @@ MAX_WHOLE_BYTES: Final = 512 << 10
 """Of a compressed section that is kept when it is decompressed."""
 
 _PLACES: Final = 16
-"""In a larger one, each with 40 KiB of state."""
+"""In a larger one, from which reading can go on."""
+
+_STATE_BYTES: Final = 44 << 10
+"""What zlib keeps for each: 32 KiB of what was decompressed, and its tables."""
 
 _MIN_STEP: Final = 512 << 10
 _PIECE: Final = 64 << 10
@@ -83,6 +86,13 @@ class DebugSections:
         self.work = work or Work()
         self._image = image
         self._opened: dict[str, tuple[Source, int, int]] = {}
+        self._inflated: list[_Inflated] = []
+        self._whole_bytes = 0
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory is in use for what is compressed."""
+        return self._whole_bytes + sum(inflated.kept_bytes for inflated in self._inflated)
 
     def __contains__(self, name: str) -> bool:
         section = self._image.sections.get(name)
@@ -136,7 +146,11 @@ class DebugSections:
             raise Exhausted(f"{name} has {size} bytes when it is decompressed; {MAX_INFLATED_BYTES} may be")
         begin = section.offset + _COMPRESSION.size
         inflated = _Inflated(source, begin, section.size - _COMPRESSION.size, size, self.work)
-        return (Memory(inflated.read(0, size)) if size <= MAX_WHOLE_BYTES else inflated), 0, size
+        if size > MAX_WHOLE_BYTES:
+            self._inflated.append(inflated)
+            return inflated, 0, size
+        self._whole_bytes += size
+        return Memory(inflated.read(0, size)), 0, size
 
 
 class _Inflated:
@@ -153,6 +167,10 @@ class _Inflated:
         self._at = 0
         """Of the piece, in what is decompressed."""
         self._kept: list[tuple[int, Any, int]] = [(0, self._inflater.copy(), offset)]
+
+    @property
+    def kept_bytes(self) -> int:
+        return (len(self._kept) + 1) * _STATE_BYTES + len(self._piece)
 
     def read(self, offset: int, size: int) -> bytes:
         """Raises Malformed, Exhausted."""

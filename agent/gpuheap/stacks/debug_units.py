@@ -20,6 +20,8 @@ MAX_ROOT_BYTES: Final = 4096
 MAX_LIST_BYTES: Final = 256 << 10
 _LIST_BYTES: Final = 512
 _HEADER_BYTES: Final = 64
+_UNIT_BYTES: Final = 4096
+_RANGE_BYTES: Final = 130
 _MASK: Final = (1 << 64) - 1
 _COMPILED, _TYPES, _PARTIAL, _SKELETON = 1, 2, 3, 4
 _WORDS: Final = struct.Struct("<QQ")
@@ -117,6 +119,12 @@ class Unit:
         return Abbreviations(
             lambda size: self.sections.read(".debug_abbrev", begin, size), self.header.layout
         )
+
+    @property
+    def kept_bytes(self) -> int:
+        """About how much memory is in use for it."""
+        ranges = self.__dict__.get("ranges") or ()
+        return _UNIT_BYTES + self.abbreviations.kept_bytes + _RANGE_BYTES * len(ranges)
 
     @cached_property
     def line_program(self) -> int | None:

@@ -21,11 +21,8 @@ from .mapped_files import MappedFile
 from .unit_index import UnitIndex
 
 MAX_PROGRAM_BYTES: Final = 4 << 20
-MAX_KEPT_BYTES: Final = 2 << 20
+MAX_KEPT_BYTES: Final = 4 << 20
 """Of one file's units, besides the one that was asked for last."""
-
-_UNIT_BYTES: Final = 4096
-"""About what a unit takes besides its rows and functions."""
 
 _HEADER_BYTES: Final = 12
 _MISREAD: Final = (*MISREAD, Exhausted)
@@ -50,7 +47,7 @@ class _UnitLines:
         parts: list[LineTable | InlinedCalls | None] = [
             self.__dict__.get(name) for name in ("table", "calls")
         ]
-        return _UNIT_BYTES + sum(part.kept_bytes for part in parts if part is not None)
+        return self.unit.kept_bytes + sum(part.kept_bytes for part in parts if part is not None)
 
     @cached_property
     def table(self) -> LineTable | None:
@@ -111,7 +108,8 @@ class SourceLines:
     @property
     def kept_bytes(self) -> int:
         """About how much memory is in use for it."""
-        return self._index.kept_bytes + sum(unit.kept_bytes for unit in self._units.values())
+        units = sum(unit.kept_bytes for unit in self._units.values())
+        return self._sections.kept_bytes + self._index.kept_bytes + units
 
     def find(self, address: int) -> Line | None:
         """None where nothing is known, or cannot be read."""

@@ -253,6 +253,25 @@ def test_what_is_compressed_in_a_way_that_cannot_be_read_is_noted(built: Built, 
     assert reader.is_unread
 
 
+def test_the_memory_that_is_in_use_is_known(built: Built) -> None:
+    """By it, files make room for others: what is decompressed counts as well."""
+    in_use = {}
+    for options in ("-gz=none", "-gz=zlib"):
+        program = built("g++", "-g", "-O2", options, *CXX)
+        reader = lines(program)
+        assert reader.kept_bytes < 4096
+        found(reader, calls(program))
+        in_use[options] = reader.kept_bytes
+    printed = subprocess.run(
+        ["readelf", "-SW", built("g++", "-g", "-O2", "-gz=none", *CXX)],
+        capture_output=True,
+        text=True,
+        check=True,
+    ).stdout
+    info = int(re.findall(r"\.debug_info +\w+ +\w+ \w+ (\w+)", printed)[0], 16)
+    assert in_use["-gz=zlib"] > in_use["-gz=none"] + info
+
+
 def test_symbols_have_their_lines_and_count_files_whose_lines_cannot_be_read(
     built: Built, tmp_path: Path
 ) -> None:
