@@ -107,7 +107,7 @@ class Unit:
         self.sections = sections
         size = min(MAX_ROOT_BYTES, header.end - header.entries)
         data = sections.read(".debug_info", header.entries, size)
-        sections.work.spend(size)
+        sections.work.spend(_HEADER_BYTES)
         code, place = unsigned_leb(data, 0)
         shape = self.abbreviations.get(code)
         self.tag = shape.tag

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from .debug_sections import DebugSections
-from .debug_units import Range, Unit, header_at, headers, unit_length
+from .debug_units import Header, Range, Unit, headers, unit_length
 from .dwarf import MISREAD, Malformed
 from .frame_rules import Exhausted
 
@@ -130,14 +130,14 @@ class UnitIndex:
                 if number >= MAX_UNITS:
                     raise Exhausted(f"there are more than {MAX_UNITS} units")
                 if header.has_code and header.begin not in listed:
-                    self._add_unit(header.begin)
+                    self._add_unit(header)
         except MISREAD:
             return
 
-    def _add_unit(self, place: int) -> None:
+    def _add_unit(self, header: Header) -> None:
         try:
-            ranges = Unit(self._sections, header_at(self._sections, place)).ranges or ()
+            ranges = Unit(self._sections, header).ranges or ()
         except MISREAD:
             return
         for begin, end in ranges:
-            self._add(place, begin, end)
+            self._add(header.begin, begin, end)
