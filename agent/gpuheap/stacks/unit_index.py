@@ -18,7 +18,7 @@ from .frame_rules import Exhausted
 
 MAX_ENTRIES: Final = 100_000
 MAX_UNITS: Final = 100_000
-MAX_RANGE_BYTES: Final = 1 << 30
+MAX_RANGE_BYTES: Final = 1 << 28
 
 KEPT_BYTES: Final = 60
 """About what an entry takes."""
@@ -26,6 +26,7 @@ KEPT_BYTES: Final = 60
 _PAGE_BITS: Final = 12
 _MAX_PAGE_BITS: Final = 24
 _LARGER_BY_BITS: Final = 2
+_PAGE_IS_WORK: Final = 8
 _PIECE_BYTES: Final = 256 << 10
 _HEADER_BYTES: Final = 32
 _TUPLE: Final = struct.Struct("<QQ")
@@ -67,7 +68,9 @@ class UnitIndex:
     def _add(self, unit: int, begin: int, end: int) -> None:
         if end - begin > MAX_RANGE_BYTES:
             return  # code is not that large
-        for number in range(begin >> self._bits, (end - 1 >> self._bits) + 1):
+        pages = range(begin >> self._bits, (end - 1 >> self._bits) + 1)
+        self._sections.work.spend(len(pages) * _PAGE_IS_WORK)
+        for number in pages:
             near = self._near.setdefault(number, [])
             # Ranges of a unit come one after the other.
             if not near or near[-1] != unit:

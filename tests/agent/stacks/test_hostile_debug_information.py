@@ -24,6 +24,7 @@ from gpuheap.stacks.inlined_calls import call
 from gpuheap.stacks.line_programs import MAX_ROWS, ROW_BYTES, LineTable
 from gpuheap.stacks.mapped_files import MappedFile
 from gpuheap.stacks.source_lines import SourceLines, lines_of
+from gpuheap.stacks.unit_index import UnitIndex
 
 from .test_hostile_files import EXTREMES, MAX_MEMORY_BYTES, ROUNDS, of_bytes
 from .test_source_lines import CXX, SOURCES, C
@@ -149,6 +150,17 @@ def test_what_is_looked_at_of_all_files_is_bounded_and_there_is_more_later() -> 
 def test_a_call_at_a_line_that_cannot_be_has_no_line(line: int) -> None:
     """What is written as a profile has room for 63 bits."""
     assert call({Attribute.CALL_FILE: (0x0F, 1), Attribute.CALL_LINE: (0x0D, line)}) is None
+
+
+def test_ranges_that_cover_much_again_and_again_are_work() -> None:
+    """Fifty thousand in a list of addresses, each of 256 MiB and of the same unit (DWARF 5, 6.1.2)."""
+    ranges = struct.pack("<QQ", 1 << 28, 1 << 28) * 50_000
+    listed = struct.pack("<IHIBBI", 12 + len(ranges), 2, 0, 8, 0, 0) + ranges
+    addresses = Section(kind=1, address=0, offset=0, size=len(listed), link=0, entry_size=0)
+    image = SimpleNamespace(source=of_bytes(listed), sections={".debug_aranges": addresses})
+    index = UnitIndex(DebugSections(image, Work(limit=1 << 22)))  # type: ignore[arg-type]
+    with pytest.raises(Exhausted):
+        next(index.units((1 << 28) + 1))
 
 
 def test_what_is_decompressed_is_bounded() -> None:
