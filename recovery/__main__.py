@@ -14,7 +14,7 @@ from typing import Annotated, NoReturn
 
 import typer
 
-from .engine import EngineFailed, Locked, Stack
+from .engine import EngineFailed, Locked, NoEngine, Stack
 from .helm import ClusterSilent, forget_unfinished
 from .ids import UnknownType
 from .state import (
@@ -59,7 +59,7 @@ def recover(
         )
     except NotWanted as error:
         _end(f"{error} is nothing that the next `pulumi up` would create; give the id as its error has it")
-    except EngineFailed as error:
+    except (EngineFailed, NoEngine) as error:
         _end(str(error))
     typer.echo(f"{made} had been made and are in the state now, {left} are left to the next `pulumi up`")
 

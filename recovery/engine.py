@@ -2,6 +2,7 @@
 """The commands of the engine that a recovery needs."""
 
 import json
+import shutil
 import subprocess
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,6 +13,10 @@ from urllib.parse import unquote, urlsplit
 
 class EngineFailed(Exception):
     """A command of the engine failed; the text is what it printed."""
+
+
+class NoEngine(Exception):
+    """There is no engine; the text says what to do."""
 
 
 class Locked(Exception):
@@ -76,7 +81,13 @@ class Stack:
         return ["--config-file", str(self.config_file)] if self.config_file else []
 
     def _run(self, *arguments: str, given: str = "", stack: bool = True) -> str:
-        command = ["pulumi", "--non-interactive", *arguments, *(["--stack", self.name] if stack else [])]
+        pulumi = shutil.which("pulumi")
+        if pulumi is None:
+            raise NoEngine(
+                "pulumi is not on PATH, and the state is read by it. For a stack on the local cloud: "
+                f"python -m localcloud run -- python -m recovery --stack {self.name}"
+            )
+        command = [pulumi, "--non-interactive", *arguments, *(["--stack", self.name] if stack else [])]
         done = subprocess.run(command, cwd=self.directory, input=given, capture_output=True, text=True)
         if done.returncode:
             printed = (done.stdout + done.stderr).strip()
