@@ -155,14 +155,17 @@ class Unit:
 
     def ranges_of(self, attributes: dict[int, Value]) -> Iterator[Range]:
         """Where the code of one of its entries is. What linkers have left out is at address 0."""
+        for begin, end in self._ranges_of(attributes):
+            if 0 < begin < end <= _MASK:
+                yield begin, end
+
+    def _ranges_of(self, attributes: dict[int, Value]) -> Iterator[Range]:
         if Attribute.RANGES in attributes:
-            yield from (found for found in self._listed(attributes[Attribute.RANGES]) if found[0])
+            yield from self._listed(attributes[Attribute.RANGES])
         elif Attribute.LOW in attributes and Attribute.HIGH in attributes:
             begin = self._address(attributes[Attribute.LOW])
             form, high = attributes[Attribute.HIGH]
-            end = self._address((form, high)) if _is_address(form) else begin + _number(high)
-            if begin and end > begin:
-                yield begin, end
+            yield begin, self._address((form, high)) if _is_address(form) else begin + _number(high)
 
     @cached_property
     def _base(self) -> int:

@@ -25,7 +25,7 @@ MAX_KEPT_BYTES: Final = 4 << 20
 """Of one file's units, besides the one that was asked for last."""
 
 _HEADER_BYTES: Final = 12
-_MISREAD: Final = (*MISREAD, Exhausted)
+_MISREAD: Final = (*MISREAD, OverflowError, Exhausted)  # addresses are kept in 64 bits
 
 
 class Line(NamedTuple):

@@ -16,8 +16,9 @@ from typing import Final
 
 import pytest
 
-from gpuheap.stacks.debug_entries import Attribute
+from gpuheap.stacks.debug_entries import Attribute, Value
 from gpuheap.stacks.debug_sections import MAX_WORK_AT_ONCE, WORK_A_SECOND, Allowance, DebugSections, Work
+from gpuheap.stacks.debug_units import Unit, header_at
 from gpuheap.stacks.elf_image import ElfImage, Section
 from gpuheap.stacks.frame_rules import Exhausted
 from gpuheap.stacks.inlined_calls import call
@@ -150,6 +151,14 @@ def test_what_is_looked_at_of_all_files_is_bounded_and_there_is_more_later() -> 
 def test_a_call_at_a_line_that_cannot_be_has_no_line(line: int) -> None:
     """What is written as a profile has room for 63 bits."""
     assert call({Attribute.CALL_FILE: (0x0F, 1), Attribute.CALL_LINE: (0x0D, line)}) is None
+
+
+def test_code_that_ends_beyond_all_addresses_is_none(originals: list[Original]) -> None:
+    sections = DebugSections(ElfImage(of_bytes(originals[0][0])))
+    unit = Unit(sections, header_at(sections, 0))
+    for length, ranges in ((0x10, [(1 << 63, (1 << 63) + 0x10)]), ((1 << 64) - 1, [])):
+        attributes: dict[int, Value] = {Attribute.LOW: (0x01, 1 << 63), Attribute.HIGH: (0x07, length)}
+        assert list(unit.ranges_of(attributes)) == ranges
 
 
 def test_ranges_that_cover_much_again_and_again_are_work() -> None:
