@@ -96,7 +96,7 @@ def answer(parts: dict[int, list[str]], reading: Reading) -> dict[str, Any]:
         native = [frame for frame in site.stack if frame.kind is FrameKind.NATIVE]
         # Not the functions: only some machines have the debug information that names all of them.
         libraries.setdefault(part(site.process), set()).add(
-            ";".join(Path(frame.file).name for frame in native)
+            ";".join(Path(frame.code_file).name for frame in native)
         )
         key = ";".join(_frame(frame) for frame in site.stack if frame.kind is not FrameKind.NATIVE)
         of_part[key] = of_part.get(key, 0) + sums.allocated_bytes

@@ -33,7 +33,7 @@ CALLS: Final = {
 
 
 def library(frame: Frame) -> str:
-    return Path(frame.file).name
+    return Path(frame.code_file).name
 
 
 def has(site: Site, *names: str) -> bool:

@@ -30,9 +30,9 @@ def test_a_profile_without_samples_is_not_sent() -> None:
 
 
 def test_parts_have_at_most_sixteen_thousand_samples() -> None:
-    parts = parts_of(wide(40_000))
+    parts = parts_of(wide(17_000))
     assert all(len(part.samples) <= 16_000 for part in parts)
-    assert [sample for part in parts for sample in part.samples] == list(wide(40_000).samples)
+    assert [sample for part in parts for sample in part.samples] == list(wide(17_000).samples)
 
 
 def test_parts_have_less_than_two_mebibytes() -> None:

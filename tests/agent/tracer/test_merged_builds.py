@@ -43,7 +43,7 @@ def test_each_function_has_its_place_among_the_native_frames(
     for site in sites:
         kinds = [frame.kind for frame in site.stack]
         innermost = len(kinds) - 1 - kinds[::-1].index(FrameKind.PYTHON)
-        libraries = [Path(frame.file).name for frame in site.stack[innermost + 1 :]]
+        libraries = [Path(frame.code_file).name for frame in site.stack[innermost + 1 :]]
         assert site.stack[innermost].function == "allocate"
         assert any(library.startswith("libffi") or "python" in library for library in libraries)
     first.kill()
