@@ -32,6 +32,7 @@ TRACER: Final = CHECKOUT / "agent" / "gpuheap" / "tracer"
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    items.sort(key=lambda item: not item.nodeid.startswith(FIRST))
     for item in items:
         for marker, lacks in NEEDS.items():
             if item.get_closest_marker(marker) and (reason := lacks()):
@@ -94,13 +95,19 @@ def _lacks_bpf() -> str | None:
         return "needs root to load eBPF programs"
     if not Path("/sys/kernel/btf/vmlinux").exists():
         return "needs a kernel with BTF: there is no /sys/kernel/btf/vmlinux"
-    if not (TRACER / "gpuheap.bpf.o").exists():
-        return "needs the eBPF object: `make bpf` builds it, with clang and libbpf-dev"
+    if lack := _lacks_object():
+        return lack
     try:
         ctypes.CDLL("libbpf.so.1")
     except OSError:
         return "needs libbpf.so.1 (package libbpf1)"
     return _bpf_refusal()
+
+
+def _lacks_object() -> str | None:
+    if (TRACER / "gpuheap.bpf.o").exists():
+        return None
+    return "needs the eBPF object: `make bpf` builds it, with clang and libbpf-dev"
 
 
 def _bpf_refusal() -> str | None:
@@ -158,6 +165,9 @@ def _lacks_node() -> str | None:
 
 
 LANES: Final = {"bpf": "tracer"}
+FIRST: Final = "tests/kernels/test_other_kernels.py"
+"""So that the tracer's lane, which is the longest, does not wait for its answers."""
+
 SHARING: Final = ("tests/localcloud/node", "tests/placement")
 """Folders whose files share what is dear to start."""
 
@@ -167,7 +177,7 @@ NEEDS: Final[dict[str, Callable[[], str | None]]] = {
     "engine": _lacks_tools,
     "gdb": _lacks_gdb,
     "gpu": _lacks_gpu,
-    "kernels": archive.lacks,
+    "kernels": lambda: _lacks_object() or archive.lacks(),
     "node": _lacks_node,
     "torch": installation.lacks,
     "rules": _lacks_rule_engine,
