@@ -4,10 +4,10 @@
 import ctypes
 import os
 import shutil
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 import pytest
 from hypothesis import HealthCheck, settings
@@ -29,6 +29,7 @@ settings.load_profile("gpuheap")
 
 CHECKOUT: Final = Path(__file__).resolve().parent.parent
 TRACER: Final = CHECKOUT / "agent" / "gpuheap" / "tracer"
+Choice = TypeVar("Choice")
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -62,20 +63,20 @@ def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Lanes:
 
 @cache
 def _turn(file: str) -> int:
-    """Files that take long begin first, so that none is left alone at the end. Other kernels go before the lane that
-    compares their answers."""
-    text = (CHECKOUT / file).read_text()
-    if "mark.bpf" in text:
-        return 1
-    return next((turn for marker, turn in TURNS.items() if f"mark.{marker}" in text), len(TURNS) + 1)
+    """Files that take long begin first, so that none is left alone at the end."""
+    return _by_marker(file, TURNS, otherwise=len(TURNS))
 
 
 @cache
 def _lane(file: str) -> str:
-    """By its folder, or a marker that the file mentions: whoever deals out the tests knows their names only."""
-    text = (CHECKOUT / file).read_text()
-    by_marker = next((lane for marker, lane in LANES.items() if f"mark.{marker}" in text), file)
+    by_marker = _by_marker(file, LANES, otherwise=file)
     return next((folder for folder in SHARING if file.startswith(f"{folder}/")), by_marker)
+
+
+def _by_marker(file: str, choices: Mapping[str, Choice], *, otherwise: Choice) -> Choice:
+    """Of the first marker that the file mentions: whoever deals out the tests knows the names of files only."""
+    text = (CHECKOUT / file).read_text()
+    return next((choice for marker, choice in choices.items() if f"mark.{marker}" in text), otherwise)
 
 
 @pytest.fixture(scope="module")
@@ -176,7 +177,9 @@ def _lacks_node() -> str | None:
 
 
 LANES: Final = {"bpf": "tracer"}
-TURNS: Final = {"kernels": 0, "engine": 2, "node": 3, "cluster": 4}
+TURNS: Final = {"bpf": 1, "kernels": 0, "engine": 2, "node": 3, "cluster": 4}
+"""Other kernels go before what is traced here, which compares their answers."""
+
 SHARING: Final = ("tests/localcloud/node", "tests/placement")
 """Folders whose files share what is dear to start."""
 

@@ -20,11 +20,12 @@ def encode(profile: Profile) -> bytes:
 
 
 def encode_gzip(profile: Profile) -> bytes:
-    """The same, compressed, as files and pushes carry it. Equal profiles give equal bytes."""
+    """The message of a profile, compressed."""
     return compress(encode(profile))
 
 
 def compress(message: bytes) -> bytes:
+    """A message as files and pushes carry it; equal ones give equal bytes."""
     return gzip.compress(message, mtime=0)
 
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Self
 
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import DEADLINE_SECONDS, wait_for
 
 FLAGS: Final = (
     "--headless",
@@ -97,10 +97,7 @@ class Browser:
 
     def wait(self, expression: str) -> None:
         """Until the expression is true."""
-        deadline = time.monotonic() + DEADLINE_SECONDS
-        while not self.value(expression):
-            assert time.monotonic() < deadline, f"not true within {DEADLINE_SECONDS} s: {expression}"
-            time.sleep(0.02)
+        wait_for(expression, lambda: self.value(expression))
 
     def text(self, selector: str) -> str:
         return str(self.value(f"document.querySelector({json.dumps(selector)}).innerText"))

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """How many code objects a Python has freed, by which stacks are recognised: against the program's own count."""
 
-import time
 from collections.abc import Callable
 from ctypes import c_uint32
 
@@ -13,7 +12,7 @@ from gpuheap.tracer.code_deaths import VERSIONS
 from tests.agent.tracer.conftest import Program
 from tests.debian import NotObtainable
 from tests.interpreters.found import NAMES, command, version
-from tests.waiting import DEADLINE_SECONDS
+from tests.waiting import wait_for
 
 pytestmark = pytest.mark.bpf
 
@@ -64,12 +63,14 @@ def test_every_code_object_that_is_freed_is_counted(
     start: Callable[..., Program], tracer: Tracer, python: tuple[str, ...]
 ) -> None:
     program = start(*python, "-c", PROGRAM)
+
+    def probed() -> bool:
+        tracer.poll(0.02)
+        return count(tracer, program.pid) is not None
+
     program.write("4\n")
     program.line()
-    end = time.monotonic() + DEADLINE_SECONDS
-    while count(tracer, program.pid) is None:
-        assert time.monotonic() < end, "the probe was not set"
-        tracer.poll(0.02)
+    wait_for("the probe", probed)
     before = count(tracer, program.pid)
     program.write("400\n")
     freed = int(program.line())
