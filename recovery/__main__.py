@@ -4,7 +4,8 @@
 An engine that dies does not know whether the creations under way had an effect, and azure-native refuses to create what
 is there. Names are given by the program, so the ids are known: what exists is taken into the state, the rest is
 forgotten; so is what Helm had not brought to an end. Where the answer to a creation was lost, the engine lives, and
-its next run names what is there: `--adopt`.
+its next run names what is there: `--adopt`. Where nothing is unfinished it changes nothing: a pipeline can run it
+before each `pulumi up`.
 """
 
 import os
@@ -15,7 +16,7 @@ from typing import Annotated, NoReturn
 import typer
 
 from .engine import EngineFailed, Locked, NoEngine, Stack
-from .helm import ClusterSilent, forget_unfinished
+from .helm import ClusterSilent, Record, unfinished_records
 from .ids import UnknownType
 from .state import (
     NotWanted,
@@ -24,6 +25,8 @@ from .state import (
     as_wanted,
     half_made,
     interrupted,
+    operations,
+    resources,
     unfinished_creations,
 )
 
@@ -50,7 +53,7 @@ def recover(
     try:
         if unlock:
             engine.unlock()
-        made, left = _taken_in(engine, adopt or [])
+        taken = _taken_in(engine, adopt or [])
     except Locked as error:
         _end(f"{error}\nif no such command runs any more, run this again with --unlock")
     except UnknownType as error:
@@ -61,39 +64,59 @@ def recover(
         _end(f"{error} is nothing that the next `pulumi up` would create; give the id as its error has it")
     except (EngineFailed, NoEngine) as error:
         _end(str(error))
-    typer.echo(f"{made} had been made and are in the state now, {left} are left to the next `pulumi up`")
+    if taken is None:
+        typer.echo("nothing is unfinished")
+    else:
+        made, left = taken
+        typer.echo(f"{made} had been made and are in the state now, {left} are left to the next `pulumi up`")
 
 
-def _taken_in(engine: Stack, adopted: Sequence[str]) -> tuple[int, int]:
-    """How many of the unfinished creations had been made, and how many had not."""
+def _taken_in(engine: Stack, adopted: Sequence[str]) -> tuple[int, int] | None:
+    """How many of the unfinished creations had been made, and how many had not. None: nothing was unfinished, and
+    nothing was done.
+    """
     subscription = engine.config(SUBSCRIPTION_KEY) or os.environ.get("ARM_SUBSCRIPTION_ID")
     if not subscription:
         _end(f"no subscription: set {SUBSCRIPTION_KEY} in the stack's configuration, or ARM_SUBSCRIPTION_ID")
     state = engine.state()
     if adopted:
         state = as_wanted(state, engine.plan(), adopted, subscription)
+    records = _unfinished_installations(engine)
+    if not (records or operations(state)):
+        return None
     found, errors = unfinished_creations(state, subscription), half_made(state)
     for one in found:
         typer.echo(f"unfinished: {one.urn}" + (f", perhaps made: {one.id}" if one.id else ""))
     engine.replace_state(as_if_created(state, found))  # also for nothing: Locked, if somebody is at work
-    _forget_installations(engine)
+    _forget(records)
     engine.refresh()
     state = engine.state()
     if errors := errors | interrupted(state, found):
         engine.replace_state(as_half_made(state, errors))
-    there = {resource["urn"] for resource in state["deployment"].get("resources", [])}
+    there = {resource["urn"] for resource in resources(state)}
     made = sum(one.urn in there for one in found)
     return made, len(found) - made
 
 
-def _forget_installations(engine: Stack) -> None:
+def _unfinished_installations(engine: Stack) -> list[Record]:
     try:
-        for record in forget_unfinished(engine.state(show_secrets=True)):
+        return unfinished_records(engine.state(show_secrets=True))
+    except ClusterSilent as error:
+        _tell(error)
+        return []
+
+
+def _forget(records: Sequence[Record]) -> None:
+    try:
+        for record in records:
+            record.remove()
             typer.echo(f"removed Helm's record of an installation that did not end: Secret {record}")
     except ClusterSilent as error:
-        typer.echo(
-            f"{error}; `another operation is in progress` will be Helm's answer if there is one", err=True
-        )
+        _tell(error)
+
+
+def _tell(error: ClusterSilent) -> None:
+    typer.echo(f"{error}; `another operation is in progress` will be Helm's answer if there is one", err=True)
 
 
 def _end(message: str) -> NoReturn:

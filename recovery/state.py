@@ -20,6 +20,15 @@ class Unfinished:
     id: str | None
 
 
+def resources(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    return state.get("deployment", {}).get("resources") or []
+
+
+def operations(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
+    """Those that had begun and not ended when the state was written."""
+    return state.get("deployment", {}).get("pending_operations") or []
+
+
 def unfinished_creations(state: Mapping[str, Any], subscription: str) -> list[Unfinished]:
     """Of `pulumi stack export`. Raises UnknownType."""
     return [
@@ -29,7 +38,7 @@ def unfinished_creations(state: Mapping[str, Any], subscription: str) -> list[Un
                 operation["resource"]["type"], operation["resource"].get("inputs", {}), subscription
             ),
         )
-        for operation in _operations(state)
+        for operation in operations(state)
         if operation["type"] == "creating"
     ]
 
@@ -42,17 +51,17 @@ def as_if_created(state: Mapping[str, Any], found: Sequence[Unfinished]) -> dict
     ids = {one.urn: one.id for one in found}
     made = [
         {**operation["resource"], "id": ids[operation["resource"]["urn"]], "outputs": {}}
-        for operation in _operations(state)
+        for operation in operations(state)
         if operation["type"] == "creating" and ids.get(operation["resource"]["urn"])
     ]
     left = [
         operation
-        for operation in _operations(state)
+        for operation in operations(state)
         if operation["type"] != "creating" or operation["resource"]["urn"] not in ids
     ]
     deployment = {
         **state["deployment"],
-        "resources": [*state["deployment"]["resources"], *made],
+        "resources": [*resources(state), *made],
         "pending_operations": left,
     }
     return {**state, "deployment": deployment}
@@ -73,13 +82,13 @@ def as_wanted(
         if id.lower() not in by_id:
             raise NotWanted(id)
     begun = [{"resource": by_id[id.lower()], "type": "creating"} for id in ids]
-    deployment = {**state["deployment"], "pending_operations": [*_operations(state), *begun]}
+    deployment = {**state["deployment"], "pending_operations": [*operations(state), *begun]}
     return {**state, "deployment": deployment}
 
 
 def half_made(state: Mapping[str, Any]) -> dict[str, list[str]]:
     """By URN, why resources that are there are not as they should be. The next `up` tries these again."""
-    return {one["urn"]: one["initErrors"] for one in _resources(state) if one.get("initErrors")}
+    return {one["urn"]: one["initErrors"] for one in resources(state) if one.get("initErrors")}
 
 
 def interrupted(state: Mapping[str, Any], found: Sequence[Unfinished]) -> dict[str, list[str]]:
@@ -87,7 +96,7 @@ def interrupted(state: Mapping[str, Any], found: Sequence[Unfinished]) -> dict[s
     urns = {one.urn for one in found}
     return {
         one["urn"]: [f"interrupted: {outputs['provisioningState']}"]
-        for one in _resources(state)
+        for one in resources(state)
         if one["urn"] in urns
         and (outputs := one.get("outputs", {})).get("provisioningState", "Succeeded") != "Succeeded"
     }
@@ -95,16 +104,8 @@ def interrupted(state: Mapping[str, Any], found: Sequence[Unfinished]) -> dict[s
 
 def as_half_made(state: Mapping[str, Any], errors: Mapping[str, Sequence[str]]) -> dict[str, Any]:
     """The state with `errors` in it: a refresh forgets them, though it changes nothing of what they are about."""
-    resources = [
+    marked = [
         {**one, "initErrors": list(errors[one["urn"]])} if one["urn"] in errors else one
-        for one in _resources(state)
+        for one in resources(state)
     ]
-    return {**state, "deployment": {**state["deployment"], "resources": resources}}
-
-
-def _resources(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return state.get("deployment", {}).get("resources") or []
-
-
-def _operations(state: Mapping[str, Any]) -> list[Mapping[str, Any]]:
-    return state.get("deployment", {}).get("pending_operations") or []
+    return {**state, "deployment": {**state["deployment"], "resources": marked}}

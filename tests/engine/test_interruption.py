@@ -107,3 +107,11 @@ def test_the_next_up_goes_on_and_shows_nobody_a_credential(
     texts = [json.dumps(killed.state()), ended.printed, *lines.seen]
     assert not credentials_in(texts, local_cloud, PASSPHRASE)
     killed.preview(expect_no_changes=True)
+
+
+def test_where_nothing_is_unfinished_a_recovery_changes_nothing(failed: Ended, killed: Engine) -> None:
+    kept = killed.cloud.state / "pulumi-state"
+    before = {file: file.read_bytes() for file in kept.rglob("*") if file.is_file()}
+    done = recovery(killed)
+    assert (done.returncode, done.stdout.strip()) == (0, "nothing is unfinished")
+    assert {file: file.read_bytes() for file in kept.rglob("*") if file.is_file()} == before

@@ -12,7 +12,7 @@ from lightkube.resources.core_v1 import Secret
 
 from localcloud.cloud import LocalCloud
 from localcloud.kube.watching import client
-from recovery.helm import ClusterSilent, forget_unfinished
+from recovery.helm import ClusterSilent, unfinished_records
 
 pytestmark = pytest.mark.cluster
 
@@ -54,9 +54,10 @@ def test_only_what_did_not_end_is_forgotten_and_only_of_our_releases(local_cloud
         )
         data = {"release": base64.b64encode(b"what was asked for").decode()}
         kubernetes.create(Secret(metadata=metadata, type="helm.sh/release.v1", data=data))
-    forgotten = ["default/sh.helm.release.v1.pyroscope.v3"]
-    assert forget_unfinished(state(kubeconfig.read_text())) == forgotten
-    assert forget_unfinished(state(kubeconfig.read_text())) == []
+    (record,) = unfinished_records(state(kubeconfig.read_text()))
+    assert str(record) == "default/sh.helm.release.v1.pyroscope.v3"
+    record.remove()
+    assert unfinished_records(state(kubeconfig.read_text())) == []
     left = [one.metadata.name for one in kubernetes.list(Secret, namespace="default") if one.metadata]
     assert left == [
         f"sh.helm.release.v1.{name}.v{version}" for name, version, _ in (RECORDS[0], RECORDS[1], RECORDS[3])
@@ -67,7 +68,7 @@ def test_a_cluster_that_does_not_answer_is_told(local_cloud: LocalCloud) -> None
     kubeconfig = yaml.safe_load(local_cloud.endpoints.kubeconfig.read_text())
     kubeconfig["clusters"][0]["cluster"]["server"] = "https://127.0.0.1:1"
     with pytest.raises(ClusterSilent, match="default/pyroscope"):
-        forget_unfinished(state(yaml.safe_dump(kubeconfig)))
+        unfinished_records(state(yaml.safe_dump(kubeconfig)))
 
 
 def test_a_cluster_that_asks_for_a_program_that_is_not_there_is_told(local_cloud: LocalCloud) -> None:
@@ -75,4 +76,4 @@ def test_a_cluster_that_asks_for_a_program_that_is_not_there_is_told(local_cloud
     program = {"apiVersion": "client.authentication.k8s.io/v1beta1", "command": "no-such-kubelogin"}
     kubeconfig["users"][0]["user"] = {"exec": program}
     with pytest.raises(ClusterSilent, match="no-such-kubelogin"):
-        forget_unfinished(state(yaml.safe_dump(kubeconfig)))
+        unfinished_records(state(yaml.safe_dump(kubeconfig)))
