@@ -162,7 +162,13 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
         raise ConfigError([*problems, *problems_of(error, StackConfig, derived)]) from None
     problems += map(
         problem_of,
-        combinations.problems(config.cluster, config.network, config.gpu_pools, config.private_link),
+        combinations.problems(
+            config.cluster,
+            config.network,
+            config.gpu_pools,
+            config.private_link,
+            config.grafana.private_access,
+        ),
     )
     problems += map(
         problem_of,
@@ -171,7 +177,8 @@ def parse(raw: Mapping[str, Any], *, stack: str, location: str | None) -> StackC
         ),
     )
     problems += map(problem_of, workspace_problems(config.workspaces))
-    problems += map(problem_of, profiler_problems(config.profilers, config.agent))
+    settings = config.inspektor_gadget if "inspektor_gadget" in config.model_fields_set else None
+    problems += map(problem_of, profiler_problems(config.profilers, settings, config.agent))
     problems += map(problem_of, grafana_problems(config.grafana, config.cluster, config.network))
     if problems:
         raise ConfigError(problems)

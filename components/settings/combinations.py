@@ -9,7 +9,9 @@ from pydantic_core import PydanticCustomError
 from .base import refuse
 from .cluster import STANDARD_UPGRADE_CHANNEL, ExistingCluster, NewCluster
 from .gpu_sizes import SIZES, known
+from .grafana import PrivateAccess
 from .network import GivenSubnets, Network
+from .network import problems as range_problems
 from .pools import GpuPool
 from .private_link import PrivateLink
 
@@ -27,14 +29,17 @@ _NOT_KARPENTERS: Final = {
 }
 _ALIASES: Final = {name: GpuPool.model_fields[name].alias or name for name in _NOT_KARPENTERS}
 
+_NO_API_SERVER_SUBNET: Final = "a standard cluster's API server needs no subnet"
+
 
 def problems(
     cluster: Cluster,
     network: Network | GivenSubnets | None,
     pools: Sequence[GpuPool],
     private_link: PrivateLink,
+    grafana_access: PrivateAccess | None,
 ) -> Iterator[PydanticCustomError]:
-    yield from _network(cluster, network, private_link)
+    yield from _network(cluster, network, private_link, grafana_access)
     yield from _pool_names(pools)
     if isinstance(cluster, NewCluster):
         yield from _new_cluster(cluster)
@@ -52,7 +57,10 @@ def problems(
 
 
 def _network(
-    cluster: Cluster, network: Network | GivenSubnets | None, private_link: PrivateLink
+    cluster: Cluster,
+    network: Network | GivenSubnets | None,
+    private_link: PrivateLink,
+    grafana_access: PrivateAccess | None,
 ) -> Iterator[PydanticCustomError]:
     if isinstance(cluster, ExistingCluster):
         if network is not None:
@@ -82,6 +90,8 @@ def _network(
                 allowed="a range only for a subnet that is not ours",
                 remove=True,
             )
+        if network is not None:
+            yield from _own_network(network, cluster.mode == "automatic", grafana_access)
         return
     given = network.existing.api_server_subnet_id
     if cluster.mode == "automatic" and given is None:
@@ -94,10 +104,33 @@ def _network(
         )
     if cluster.mode == "standard" and given is not None:
         yield refuse(
-            "a standard cluster's API server needs no subnet",
+            _NO_API_SERVER_SUBNET,
             at=("network", "existing", "apiServerSubnetId"),
             given=given,
             allowed="apiServerSubnetId with cluster.mode: automatic",
+            remove=True,
+        )
+
+
+def _own_network(
+    network: Network, automatic: bool, grafana_access: PrivateAccess | None
+) -> Iterator[PydanticCustomError]:
+    endpoint = grafana_access is not None and grafana_access.subnet_id is None
+    yield from range_problems(network, api_server=automatic, private_endpoint=endpoint)
+    if network.api_server_subnet is not None and not automatic:
+        yield refuse(
+            _NO_API_SERVER_SUBNET,
+            at=("network", "apiServerSubnet"),
+            given=network.api_server_subnet,
+            allowed="apiServerSubnet with cluster.mode: automatic",
+            remove=True,
+        )
+    if network.private_endpoint_subnet is not None and not endpoint:
+        yield refuse(
+            "no endpoint of the stack is in this subnet",
+            at=("network", "privateEndpointSubnet"),
+            given=network.private_endpoint_subnet,
+            allowed="privateEndpointSubnet with grafana.privateAccess, without its subnetId",
             remove=True,
         )
 

@@ -1,13 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """What makes the GPUs of our pools usable: device plugins, and checks that nothing starts before."""
 
-from typing import Final, Literal
+from typing import Final, Literal, Self
 
-from pydantic import Field
+from pydantic import Field, model_validator
 
 from components.device_plugins import AMD_IMAGE, NVIDIA_IMAGE
 
-from .base import Part
+from .base import Part, refuse
 
 IMAGE: Final = r"^[a-z0-9.-]+(:\d+)?(/[a-z0-9._-]+)+(:[\w.-]+)?(@sha256:[0-9a-f]{64})?$"
 VERSION: Final = r"^\d+(\.\d+){0,3}$"
@@ -63,3 +63,16 @@ class Devices(Part):
     )
     check_image: CheckImage = CheckImage()
     minimum_driver: MinimumDriver = MinimumDriver()
+
+    @model_validator(mode="after")
+    def _checks_are_made(self) -> Self:
+        for name, key in (("check_image", "checkImage"), ("minimum_driver", "minimumDriver")):
+            if not self.readiness and name in self.model_fields_set:
+                raise refuse(
+                    "nodes are not checked",
+                    at=("devices", key),
+                    given=f"{key} with readiness: false",
+                    allowed=f"{key} with readiness: true",
+                    remove=True,
+                )
+        return self

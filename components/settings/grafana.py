@@ -186,6 +186,14 @@ def problems(
             allowed="the id of a subnet",
             examples=["/subscriptions/…/virtualNetworks/shared/subnets/private-endpoints"],
         )
+    if access.location is not None and access.subnet_id is None:
+        yield refuse(
+            "an endpoint in the stack's own network is in that network's region",
+            at=("grafana", "privateAccess", "location"),
+            given=access.location,
+            allowed="location with subnetId",
+            remove=True,
+        )
     if access.networks and access.dns_zone != "new":
         yield refuse(
             "which networks a zone is linked to is its owner's to say",

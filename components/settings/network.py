@@ -2,9 +2,11 @@
 """The virtual network of a new cluster, and the ranges that its addresses come from."""
 
 import ipaddress
-from typing import Annotated, Final, Self
+from collections.abc import Iterator, Sequence
+from typing import Annotated, Final
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field
+from pydantic_core import PydanticCustomError
 
 from .base import Part, refuse
 
@@ -20,6 +22,11 @@ _NETWORK: Final = (
 )
 NETWORK_ID: Final = rf"{_NETWORK}$"
 SUBNET_ID: Final = rf"{_NETWORK}/subnets/[^/]+$"
+
+_SMALLEST: Final = {
+    "apiServerSubnet": (SMALLEST_API_SERVER_PREFIX, "the API server", "10.40.255.240/28"),
+    "privateEndpointSubnet": (SMALLEST_PREFIX, "a private endpoint", "10.40.255.224/28"),
+}
 
 
 def _cidr(value: str) -> str:
@@ -83,35 +90,6 @@ class Network(Part):
         first = space.broadcast_address - place * 2 ** (32 - SMALLEST_API_SERVER_PREFIX) + 1
         return f"{first}/{SMALLEST_API_SERVER_PREFIX}"
 
-    @model_validator(mode="after")
-    def _fits(self) -> Self:
-        space = ipaddress.IPv4Network(self.address_space)
-        before: list[ipaddress.IPv4Network] = []
-        for key, text in (
-            ("nodeSubnet", self.node_subnet),
-            ("privateLinkSubnet", self.private_link_subnet),
-            ("apiServerSubnet", self.api_server_range),
-            ("privateEndpointSubnet", self.private_endpoint_range),
-        ):
-            subnet = ipaddress.IPv4Network(text)
-            _within(space, key, subnet)
-            _beside(before, space, key, subnet)
-            before.append(subnet)
-        for key, subnet, whose, smallest, example in (
-            ("apiServerSubnet", before[2], "the API server", SMALLEST_API_SERVER_PREFIX, "10.40.255.240/28"),
-            ("privateEndpointSubnet", before[3], "a private endpoint", SMALLEST_PREFIX, "10.40.255.224/28"),
-        ):
-            if subnet.prefixlen > smallest:
-                raise refuse(
-                    f"the subnet is too small for {whose}",
-                    under=(key,),
-                    given=str(subnet),
-                    allowed=f"/{smallest} or larger",
-                    examples=[example],
-                )
-        _outside_the_clusters_own(space)
-        return self
-
 
 class Subnets(Part):
     """Subnets that are there. They stay as they are, but for the policies of the one for the Private Link
@@ -142,49 +120,63 @@ class GivenSubnets(Part):
     existing: Subnets = Field(description="subnets of a network that is there")
 
 
-def _within(space: ipaddress.IPv4Network, key: str, subnet: ipaddress.IPv4Network) -> None:
-    if not subnet.subnet_of(space):
-        raise refuse(
-            "the subnet is not inside the address space",
-            under=(key,),
-            given=str(subnet),
-            allowed=f"a range inside {space}",
-            examples=[str(next(space.subnets(prefixlen_diff=max(0, 24 - space.prefixlen))))],
-        )
-
-
-def _beside(
-    others: list[ipaddress.IPv4Network],
-    space: ipaddress.IPv4Network,
-    key: str,
-    subnet: ipaddress.IPv4Network,
-) -> None:
-    if not any(subnet.overlaps(other) for other in others):
-        return
-    free = next(
-        (
-            candidate
-            for candidate in space.subnets(new_prefix=max(24, space.prefixlen))
-            if not any(candidate.overlaps(other) for other in others)
-        ),
-        subnet,
-    )
-    raise refuse(
-        "subnets overlap",
-        under=(key,),
-        given=str(subnet),
-        allowed=f"a range outside {' and '.join(map(str, others))}",
-        examples=[str(free)],
-    )
-
-
-def _outside_the_clusters_own(space: ipaddress.IPv4Network) -> None:
+def problems(network: Network, *, api_server: bool, private_endpoint: bool) -> Iterator[PydanticCustomError]:
+    """Of its ranges, and of those of the subnets that a stack has that needs one for an API server, or a private
+    endpoint.
+    """
+    space = ipaddress.IPv4Network(network.address_space)
+    before: list[ipaddress.IPv4Network] = []
+    ranges = {"nodeSubnet": network.node_subnet, "privateLinkSubnet": network.private_link_subnet}
+    if api_server:
+        ranges["apiServerSubnet"] = network.api_server_range
+    if private_endpoint:
+        ranges["privateEndpointSubnet"] = network.private_endpoint_range
+    for key, text in ranges.items():
+        subnet = ipaddress.IPv4Network(text)
+        smallest, whose, usual = _SMALLEST.get(key, (32, "", ""))
+        if subnet.prefixlen > smallest:
+            yield _refused(
+                key, subnet, f"the subnet is too small for {whose}", f"/{smallest} or larger", usual
+            )
+        elif not subnet.subnet_of(space):
+            example = next(space.subnets(prefixlen_diff=max(0, 24 - space.prefixlen)))
+            yield _refused(
+                key,
+                subnet,
+                "the subnet is not inside the address space",
+                f"a range inside {space}",
+                str(example),
+            )
+        elif any(subnet.overlaps(other) for other in before):
+            others = " and ".join(map(str, before))
+            yield _refused(
+                key,
+                subnet,
+                "subnets overlap",
+                f"a range outside {others}",
+                str(_free(space, before) or subnet),
+            )
+        before.append(subnet)
     for taken, what in ((SERVICE_RANGE, "services"), (POD_RANGE, "pods")):
         if space.overlaps(taken):
-            raise refuse(
+            yield _refused(
+                "addressSpace",
+                space,
                 f"the address space overlaps {taken}, which the cluster uses for {what}",
-                under=("addressSpace",),
-                given=str(space),
-                allowed=f"a private range outside {SERVICE_RANGE} and {POD_RANGE}",
-                examples=["10.40.0.0/16"],
+                f"a private range outside {SERVICE_RANGE} and {POD_RANGE}",
+                "10.40.0.0/16",
             )
+            return
+
+
+def _refused(
+    key: str, given: ipaddress.IPv4Network, reason: str, allowed: str, example: str
+) -> PydanticCustomError:
+    return refuse(reason, at=("network", key), given=str(given), allowed=allowed, examples=[example])
+
+
+def _free(
+    space: ipaddress.IPv4Network, taken: Sequence[ipaddress.IPv4Network]
+) -> ipaddress.IPv4Network | None:
+    candidates = space.subnets(new_prefix=max(24, space.prefixlen))
+    return next((one for one in candidates if not any(one.overlaps(other) for other in taken)), None)

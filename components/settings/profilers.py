@@ -148,8 +148,9 @@ def _text(value: object) -> str:
 
 
 def problems(
-    profilers: Sequence[Profiler], agent: AgentImage | AgentBuild | None
+    profilers: Sequence[Profiler], settings: InspektorGadget | None, agent: AgentImage | AgentBuild | None
 ) -> Iterator[PydanticCustomError]:
+    """`settings`, `agent`: what was written of each."""
     if len(set(profilers)) < len(profilers):
         yield refuse(
             "a profiler stands twice in the list",
@@ -164,3 +165,15 @@ def problems(
             allowed="`image` or `build`",
             examples=[{"build": {"registry": "example.azurecr.io"}}],
         )
+    for key, profiler, written in (
+        ("inspektorGadget", "inspektor-gadget", settings),
+        ("agent", "gpuheap", agent),
+    ):
+        if written is not None and profiler not in profilers:
+            yield refuse(
+                "its profiler is not there",
+                at=(key,),
+                given=f"{key} with profilers {', '.join(profilers)}",
+                allowed=f"{key} with {profiler} among gpuheap:profilers",
+                remove=True,
+            )

@@ -122,15 +122,23 @@ class Pyroscope(Part):
                 examples=["gpuheapprofiles"],
             )
         if self.size == "single":
-            for key, given in (("storage", self.storage), ("components", self.components)):
-                if given:
-                    raise refuse(
-                        "one replica keeps its profiles on its own disk, and has no components",
-                        at=("pyroscope", key),
-                        given=f"{key} with size single",
-                        allowed=f"{key} with size microservices",
-                        remove=True,
-                    )
+            given = [key for key in ("storage", "components", "replication") if key in self.model_fields_set]
+            if given:
+                raise refuse(
+                    "one replica keeps its profiles, once, on its own disk, and has no components",
+                    at=("pyroscope", given[0]),
+                    given=f"{given[0]} with size single",
+                    allowed=f"{given[0]} with size microservices",
+                    remove=True,
+                )
+        elif "memory_gib" in self.model_fields_set:
+            raise refuse(
+                "each of the microservices has memory of its own",
+                at=("pyroscope", "memoryGib"),
+                given="memoryGib with size microservices",
+                allowed="memoryGib with size single, or memoryGib of one of components",
+                remove=True,
+            )
         ingesters = self.components.get("ingester")
         if ingesters and ingesters.replicas is not None and ingesters.replicas < self.replication:
             raise refuse(

@@ -160,6 +160,7 @@ def test_the_sample_workload_starts_when_nodes_are_ready_and_borders_are_up() ->
     [
         ({"sampleWorkload": {"image": "a/b", "pool": "none", "workspace": "a"}}, "sampleWorkload.pool"),
         ({"sampleWorkload": {"image": "a/b", "pool": "whole", "workspace": "b"}}, "sampleWorkload.workspace"),
+        ({"devices": {"readiness": False, "minimumDriver": {"nvidia": "550.0"}}}, "devices.minimumDriver"),
         ({"placement": {"taints": {"nvidia": "sku=gpu:NoSchedule"}}}, "placement.taints.nvidia"),
     ],
 )

@@ -148,6 +148,11 @@ def test_networks_of_one_name_have_different_links() -> None:
             "no network of its own",
         ),
         (
+            {"grafana": {"privateAccess": {"location": "norwayeast"}}},
+            "grafana.privateAccess.location",
+            "in that network's region",
+        ),
+        (
             {"grafana": {"privateAccess": {"dnsZone": ZONE, "networks": [f"{NETWORKS}/hub"]}}},
             "grafana.privateAccess.networks",
             "its owner's to say",
@@ -158,12 +163,25 @@ def test_networks_of_one_name_have_different_links() -> None:
             "",
         ),
         (
-            {"network": {"privateEndpointSubnet": "10.40.17.0/30"}},
+            {"network": {"privateEndpointSubnet": "10.40.17.0/30"}, "grafana": PRIVATE},
             "network.privateEndpointSubnet",
             "too small for a private endpoint",
         ),
         (
-            {"network": {"privateEndpointSubnet": "10.40.16.0/28"}},
+            {"network": {"privateEndpointSubnet": "10.40.20.0/28"}},
+            "network.privateEndpointSubnet",
+            "no endpoint of the stack is in this subnet",
+        ),
+        (
+            {
+                "network": {"privateEndpointSubnet": "10.40.20.0/28"},
+                "grafana": {"privateAccess": {"subnetId": SUBNET}},
+            },
+            "network.privateEndpointSubnet",
+            "no endpoint of the stack is in this subnet",
+        ),
+        (
+            {"network": {"privateEndpointSubnet": "10.40.16.0/28"}, "grafana": PRIVATE},
             "network.privateEndpointSubnet",
             "subnets overlap",
         ),

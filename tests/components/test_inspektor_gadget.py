@@ -174,6 +174,8 @@ def test_alerts_are_about_the_profilers_that_are_there(
         ({"profilers": []}, "gpuheap:profilers"),
         ({"profilers": ["gpuheap", "gpuheap"]}, "a profiler stands twice"),
         ({"profilers": ["gadget"]}, "gpuheap:profilers"),
+        ({"profilers": ["gpuheap"], "inspektorGadget": {"logLevel": "debug"}}, "its profiler is not there"),
+        ({"profilers": ["inspektor-gadget"]}, "agent with gpuheap among gpuheap:profilers"),
         ({"inspektorGadget": {"logLevel": "loud"}}, "trace, debug, info"),
         ({"inspektorGadget": {"allowedGadgets": ["a,b"]}}, "'a,b' is no name of an image"),
         (

@@ -207,7 +207,9 @@ def test_in_a_network_that_aks_made_for_itself_pods_stay_outside(monkeypatch: py
     ("settings", "words"),
     [
         ({"size": "microservices"}, "gpuheap:pyroscope.storage.accountName"),
-        ({"storage": {"accountName": "profiles"}}, "one replica keeps its profiles on its own disk"),
+        ({"storage": {"accountName": "profiles"}}, "one replica keeps its profiles, once, on its own disk"),
+        ({"replication": 2}, "replication with size microservices"),
+        ({**MICROSERVICES, "memoryGib": 8}, "memoryGib of one of components"),
         ({**MICROSERVICES, "storage": {"accountName": "No-Such"}}, "3 to 24 lower-case letters and digits"),
         ({**MICROSERVICES, "components": {"ingester": {"replicas": 2}}}, "more copies than ingesters"),
         ({**MICROSERVICES, "components": {"injester": {"replicas": 3}}}, "gpuheap:pyroscope.components"),
