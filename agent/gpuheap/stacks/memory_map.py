@@ -67,13 +67,16 @@ class Region:
 class MemoryMap:
     """Of a process that runs, or did when this was made."""
 
-    def __init__(self, pid: int, files: MappedFiles | None = None) -> None:
+    def __init__(self, pid: int, files: MappedFiles | None = None, before: "MemoryMap | None" = None) -> None:
+        """`before`: what it had mapped when it was looked at before, or the process that it was forked from. It
+        stands for what can no longer be seen.
+        """
         self._pid = pid
         self._files = files if files is not None else MappedFiles()
-        self._regions: list[Region] = []
-        self._begins: list[int] = []
+        self._regions: list[Region] = [] if before is None else before._regions
+        self._begins: list[int] = [] if before is None else before._begins
         self._gaps: set[int] = set()
-        self._doubted: list[tuple[int, int]] = []
+        self._doubted: list[tuple[int, int]] = [] if before is None else [*before._doubted]
         self.rules: dict[int, Rules] = {}
         """Of code that was met on a stack, by its address here, as long as nothing else is mapped there."""
         self._maps = _opened(f"/proc/{pid}/maps", os.O_RDONLY)
@@ -128,7 +131,7 @@ class MemoryMap:
         """Reads the mappings again: for when the process has mapped something. Whether anything has changed."""
         known = {region: region for region in self._regions if not self._is_doubted(region)}
         found = [known.get(region) or self._with_file(region) for region in self._read()]
-        if not found or (found == self._regions and not self._doubted):
+        if not found or (self._regions and self._is_gone()) or (found == self._regions and not self._doubted):
             return False
         self._doubted.clear()
         self._regions = sorted(found, key=lambda region: region.begin)
@@ -136,6 +139,10 @@ class MemoryMap:
         self._gaps.clear()
         self.rules.clear()
         return True
+
+    def _is_gone(self) -> bool:
+        """What was read of its mappings may then be a part."""
+        return self._maps is None or not self._maps.read(0, 1)
 
     def _is_doubted(self, region: Region) -> bool:
         return region.executable and any(

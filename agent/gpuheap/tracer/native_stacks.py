@@ -157,12 +157,15 @@ class NativeStacks:
             self._announce()
         known = self._images.get(image)
         if known is None:
-            memory, before = MemoryMap(pid, self._files), self._expected.pop(pid, None)
-            if not memory.regions:  # it is gone; if it has mapped no driver itself, it was forked
-                forked_by = self._images_by_pid.get(parent)
-                memory = before or (forked_by.memory if forked_by is not None else memory)
+            # If it has mapped no driver itself, it was forked.
+            before = self._expected.pop(pid, None) or self._memory_of(parent)
+            memory = MemoryMap(pid, self._files, before)
             known = self._images[image] = self._images_by_pid[pid] = Image(image, pid, memory)
         return known
+
+    def _memory_of(self, pid: int) -> MemoryMap | None:
+        image = self._images_by_pid.get(pid)
+        return image.memory if image is not None else self._expected.get(pid)
 
     def _receive(self, data: bytes) -> None:
         kind = int.from_bytes(data[:4], "little")

@@ -89,12 +89,39 @@ def test_another_program_in_the_same_process_changes_nothing(tmp_path: Path, pro
         assert memory_map.regions == before
 
 
+def test_what_a_forked_process_can_no_longer_show_is_as_where_it_was_forked_from(
+    program: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    with waiting(program) as process:
+        before = MemoryMap(process.pid)
+        _refusing(monkeypatch, "map_files", "/root/")
+        alone, forked = MemoryMap(process.pid), MemoryMap(process.pid, before=before)
+    assert code_of(alone, program).file is NoFile.GONE
+    assert code_of(forked, program).file is code_of(before, program).file
+    assert MemoryMap(process.pid, before=before).regions == before.regions
+
+
+def test_a_part_of_the_mappings_is_not_taken_for_all(program: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process ends while they are read."""
+    with waiting(program) as process:
+        memory_map = MemoryMap(process.pid)
+        before, maps = memory_map.regions, Path(f"/proc/{process.pid}/maps").read_bytes()
+        answers = iter([maps[: maps.index(b"\n") + 1]])
+        monkeypatch.setattr(memory_map._maps, "read", lambda *_: next(answers, b""))
+        assert not memory_map.refresh()
+    assert memory_map.regions == before
+
+
 def _without_map_files(monkeypatch: pytest.MonkeyPatch) -> None:
     """As for an agent without the right to use it."""
+    _refusing(monkeypatch, "map_files")
+
+
+def _refusing(monkeypatch: pytest.MonkeyPatch, *parts: str) -> None:
     plain = os.open
 
     def refusing(path: Any, *arguments: Any, **options: Any) -> int:
-        if "map_files" in str(path):
+        if any(part in str(path) for part in parts):
             raise PermissionError(1, "Operation not permitted", path)
         return plain(path, *arguments, **options)
 

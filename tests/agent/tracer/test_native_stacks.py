@@ -249,6 +249,40 @@ int main(int count, char **arguments)
 }
 """
 
+FORKS = """
+#include <stdint.h>
+#include <stdio.h>
+#include <sys/wait.h>
+#include <unistd.h>
+int cuInit(unsigned);
+int cuMemAlloc_v2(uint64_t *, size_t);
+int run(unsigned long size)
+{
+	uint64_t address;
+
+	cuInit(0);
+	return cuMemAlloc_v2(&address, size);
+}
+int main(int count, char **arguments)
+{
+	unsigned long size;
+	pid_t child;
+
+	puts("the driver is there");
+	fflush(stdout);
+	while (scanf("%lu", &size) == 1) {
+		child = size > 1000 ? 0 : fork();
+		if (!child)
+			run(size);
+		if (!child && size <= 1000)
+			_exit(0);
+		waitpid(child, 0, 0);
+		printf("%d\\n", child);
+		fflush(stdout);
+	}
+}
+"""
+
 
 @pytest.fixture(scope="module")
 def opens(build: Callable[..., Path]) -> Path:
@@ -331,3 +365,17 @@ def test_a_process_that_ends_after_its_first_allocation_has_the_names_of_what_it
         program.write("300\n")
     assert program.end() == 0
     assert below_main(tracer, program.pid) == {300: ["run", "one"]}
+
+
+@pytest.mark.parametrize("sizes", [["300"], ["3000", "300"]], ids=["parent never calls", "parent has called"])
+def test_a_forked_child_that_ends_after_its_first_allocation_has_the_names_of_its_parents_code(
+    sizes: list[str], start: Callable[..., Program], tracer: Tracer, build: Callable[..., Path]
+) -> None:
+    program = start(build(FORKS))
+    assert program.line() == "the driver is there"
+    tracer.poll(0)
+    program.tracer = None  # nothing is looked at before the child is gone
+    for size in sizes:
+        program.write(f"{size}\n")
+        child = int(program.line())
+    assert below_main(tracer, child) == {300: ["run"]}
