@@ -45,7 +45,7 @@ def command(name: str) -> tuple[str, ...]:
 
 def _installed(text: str, *, pyenv: bool) -> Path:
     """pyenv's newest of this version, or the one on PATH that is no script of pyenv's."""
-    versions = Path.home() / ".pyenv" / "versions"
+    versions = (Path.home() / ".pyenv" / "versions").resolve()  # GDB goes by where files are
     folders = (
         sorted(versions.glob(f"{text}.*/bin"), reverse=True)
         if pyenv

@@ -94,7 +94,7 @@ def test_what_a_forked_process_can_no_longer_show_is_as_where_it_was_forked_from
 ) -> None:
     with waiting(program) as process:
         before = MemoryMap(process.pid)
-        _refusing(monkeypatch, "map_files", "/root/")
+        _refusing(monkeypatch, "map_files", "/root")
         alone, forked = MemoryMap(process.pid), MemoryMap(process.pid, before=before)
     assert code_of(alone, program).file is NoFile.GONE
     assert code_of(forked, program).file is code_of(before, program).file
