@@ -29,8 +29,6 @@ _NOT_KARPENTERS: Final = {
 }
 _ALIASES: Final = {name: GpuPool.model_fields[name].alias or name for name in _NOT_KARPENTERS}
 
-_NO_API_SERVER_SUBNET: Final = "a standard cluster's API server needs no subnet"
-
 
 def problems(
     cluster: Cluster,
@@ -103,13 +101,7 @@ def _network(
             examples=["/subscriptions/…/virtualNetworks/shared/subnets/api-server"],
         )
     if cluster.mode == "standard" and given is not None:
-        yield refuse(
-            _NO_API_SERVER_SUBNET,
-            at=("network", "existing", "apiServerSubnetId"),
-            given=given,
-            allowed="apiServerSubnetId with cluster.mode: automatic",
-            remove=True,
-        )
+        yield _needs_no_api_server_subnet(given, "existing", "apiServerSubnetId")
 
 
 def _own_network(
@@ -118,13 +110,7 @@ def _own_network(
     endpoint = grafana_access is not None and grafana_access.subnet_id is None
     yield from range_problems(network, api_server=automatic, private_endpoint=endpoint)
     if network.api_server_subnet is not None and not automatic:
-        yield refuse(
-            _NO_API_SERVER_SUBNET,
-            at=("network", "apiServerSubnet"),
-            given=network.api_server_subnet,
-            allowed="apiServerSubnet with cluster.mode: automatic",
-            remove=True,
-        )
+        yield _needs_no_api_server_subnet(network.api_server_subnet, "apiServerSubnet")
     if network.private_endpoint_subnet is not None and not endpoint:
         yield refuse(
             "no endpoint of the stack is in this subnet",
@@ -133,6 +119,16 @@ def _own_network(
             allowed="privateEndpointSubnet with grafana.privateAccess, without its subnetId",
             remove=True,
         )
+
+
+def _needs_no_api_server_subnet(given: str, *keys: str) -> PydanticCustomError:
+    return refuse(
+        "a standard cluster's API server needs no subnet",
+        at=("network", *keys),
+        given=given,
+        allowed=f"{keys[-1]} with cluster.mode: automatic",
+        remove=True,
+    )
 
 
 def _new_cluster(cluster: NewCluster) -> Iterator[PydanticCustomError]:

@@ -131,7 +131,9 @@ class MemoryMap:
         """Reads the mappings again: for when the process has mapped something. Whether anything has changed."""
         known = {region: region for region in self._regions if not self._is_doubted(region)}
         found = [known.get(region) or self._with_file(region) for region in self._read()]
-        if not found or (self._regions and self._is_gone()) or (found == self._regions and not self._doubted):
+        if not found or (found == self._regions and not self._doubted):
+            return False
+        if self._regions and self._is_gone():
             return False
         self._doubted.clear()
         self._regions = sorted(found, key=lambda region: region.begin)
