@@ -48,7 +48,10 @@ def recover(
     config_file: Annotated[Path | None, typer.Option(help="As for pulumi.")] = None,
     directory: Annotated[Path, typer.Option(help="Where the program is.")] = Path(),
 ) -> None:
-    """Take what a `pulumi up` has made that was killed, or was not answered, into the stack's state."""
+    """Take what a `pulumi up` has made that was killed, or was not answered, into the stack's state.
+
+    Where nothing is unfinished it changes nothing.
+    """
     engine = Stack(name=stack, directory=directory, config_file=config_file)
     try:
         if unlock:

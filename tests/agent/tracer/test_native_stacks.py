@@ -271,12 +271,15 @@ int main(int count, char **arguments)
 	puts("the driver is there");
 	fflush(stdout);
 	while (scanf("%lu", &size) == 1) {
-		child = size > 1000 ? 0 : fork();
-		if (!child)
+		child = 0;
+		if (size > 1000) {
+			run(size); /* the parent itself */
+		} else if (!(child = fork())) {
 			run(size);
-		if (!child && size <= 1000)
 			_exit(0);
-		waitpid(child, 0, 0);
+		} else {
+			waitpid(child, 0, 0);
+		}
 		printf("%d\\n", child);
 		fflush(stdout);
 	}
